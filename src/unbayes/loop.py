@@ -1,0 +1,121 @@
+"""The one compiled loop in which every stochastic method runs."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import paramax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.posteriors import AbstractPosterior
+from unbayes.progress import AbstractProgress, Silent
+
+# Made once, so that calls with the default optimiser share one compilation.
+ADAM = optax.adam(1e-3)
+REPORTS = 50
+
+Candidate = TypeVar("Candidate", bound=AbstractPosterior)
+Objective = Callable[[Candidate, PRNGKeyArray], Float[Array, ""]]
+
+
+def minimise(
+    objective: Objective,
+    start: Candidate,
+    *,
+    optimizer: optax.GradientTransformation = ADAM,
+    iterations: int,
+    key: PRNGKeyArray,
+    lanes: Any = None,
+    progress: AbstractProgress | None = None,
+    description: str = "optimising",
+    early_stop: bool = False,
+) -> tuple[Candidate, Float[np.ndarray, "*lanes iterations"]]:
+    """Follow stochastic gradients of `objective(candidate, key)` from `start`.
+
+    Parameters
+    ----------
+    objective
+        A pytree, so that calls with the same shapes share one compilation.
+    start
+        Where to begin; leaves that are not floating-point arrays, or are marked non-trainable, stay as they are.
+    optimizer
+        Any optax gradient transformation.
+    iterations
+        Number of steps; the same random numbers are used however progress is reported.
+    key
+        Key of the draws.
+    lanes
+        Where several problems differ in some leaves of `objective` alone: a tree like `objective` that holds 0
+        at those leaves, which carry a leading axis, and None elsewhere. All are solved in one compiled call, on
+        the same random numbers, and results carry that axis too.
+    progress
+        Told about every fiftieth of the work.
+    description
+        What the progress meter calls it.
+    early_stop
+        Stop once a fiftieth of the iterations no longer improves on the one before it beyond noise, twice.
+
+    Returns
+    -------
+    candidate
+        The last iterate.
+    trace
+        Value of the objective at every iteration.
+    """
+    progress = Silent() if progress is None else progress
+    parameters, rest = eqx.partition(
+        start, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, paramax.NonTrainable)
+    )
+    state = (parameters, optimizer.init(parameters))
+    if lanes is not None:
+        width = jax.tree.leaves(eqx.filter(objective, _marked(lanes)))[0].shape[0]
+        state = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), state)
+    keys = jr.split(key, iterations)
+    report = iterations if progress.silent and not early_stop else max(iterations // REPORTS, 1)
+    pieces: list[np.ndarray] = []
+    settled = 0
+    with progress.track(description, iterations) as advance:
+        for first in range(0, iterations, report):
+            part = keys[first : first + report]
+            state, values = _advance(objective, lanes, state, rest, part, optimizer)
+            pieces.append(np.asarray(values))
+            advance(len(part), f"{np.mean(pieces[-1]):.5g}")
+            if early_stop and len(pieces) > 1:
+                settled = settled + 1 if _no_better(*pieces[-2:]) else 0
+                if settled == 2:
+                    break
+    return eqx.combine(state[0], rest), np.concatenate(pieces, axis=-1)
+
+
+@eqx.filter_jit
+def _advance(objective, lanes, state, rest, keys, optimizer):
+    def run(objective, state):
+        def step(state, key):
+            parameters, memory = state
+
+            def loss(parameters):
+                return objective(eqx.combine(parameters, rest), key)
+
+            value, gradient = eqx.filter_value_and_grad(loss)(parameters)
+            updates, memory = optimizer.update(gradient, memory, parameters)
+            return (eqx.apply_updates(parameters, updates), memory), value
+
+        return jax.lax.scan(step, state, keys)
+
+    if lanes is None:
+        return run(objective, state)
+    return eqx.filter_vmap(run, in_axes=(lanes, 0))(objective, state)
+
+
+def _marked(lanes):
+    return jax.tree.map(lambda axis: axis is not None, lanes, is_leaf=lambda axis: axis is None)
+
+
+def _no_better(before: np.ndarray, after: np.ndarray) -> bool:
+    noise = np.sqrt(before.var() / before.size + after.var() / after.size)
+    return bool(before.mean() - after.mean() < noise)

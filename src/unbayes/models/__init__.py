@@ -1,0 +1,34 @@
+"""Priors and likelihoods: how records speak about θ."""
+
+from unbayes.models.base import AbstractModel as AbstractModel
+from unbayes.models.conjugate import AbstractConjugateModel as AbstractConjugateModel
+from unbayes.models.conjugate import BetaBernoulli as BetaBernoulli
+from unbayes.models.conjugate import DirichletCategorical as DirichletCategorical
+from unbayes.models.conjugate import GammaPoisson as GammaPoisson
+from unbayes.models.conjugate import UnknownNoiseRegression as UnknownNoiseRegression
+from unbayes.models.density import DensityModel as DensityModel
+from unbayes.models.density import GammaShape as GammaShape
+from unbayes.models.features import AbstractFeatures as AbstractFeatures
+from unbayes.models.features import FunctionFeatures as FunctionFeatures
+from unbayes.models.features import InducingInputs as InducingInputs
+from unbayes.models.features import PolynomialFeatures as PolynomialFeatures
+from unbayes.models.features import RawFeatures as RawFeatures
+from unbayes.models.kernels import AbstractKernel as AbstractKernel
+from unbayes.models.kernels import Matern as Matern
+from unbayes.models.kernels import SquaredExponential as SquaredExponential
+from unbayes.models.library import linear_regression as linear_regression
+from unbayes.models.library import logistic_regression as logistic_regression
+from unbayes.models.library import poisson_regression as poisson_regression
+from unbayes.models.library import softmax_regression as softmax_regression
+from unbayes.models.library import sparse_gp as sparse_gp
+from unbayes.models.likelihoods import AbstractLikelihood as AbstractLikelihood
+from unbayes.models.likelihoods import BernoulliLikelihood as BernoulliLikelihood
+from unbayes.models.likelihoods import CategoricalLikelihood as CategoricalLikelihood
+from unbayes.models.likelihoods import GaussianLikelihood as GaussianLikelihood
+from unbayes.models.likelihoods import PoissonLikelihood as PoissonLikelihood
+from unbayes.models.linear import LinearEvidence as LinearEvidence
+from unbayes.models.linear import LinearModel as LinearModel
+from unbayes.models.predictive import AbstractPredictive as AbstractPredictive
+from unbayes.models.predictive import ClassPredictive as ClassPredictive
+from unbayes.models.predictive import CountPredictive as CountPredictive
+from unbayes.models.predictive import NormalPredictive as NormalPredictive

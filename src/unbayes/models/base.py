@@ -1,0 +1,148 @@
+"""What every model can do."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.posteriors import (
+    AbstractExponentialFamily,
+    AbstractGaussian,
+    AbstractPosterior,
+    GaussianNatural,
+    gaussian_kl,
+)
+from unbayes.quadrature import Nodes, standard_normal_nodes
+from unbayes.records import accumulate
+
+# Elements that one chunk of records × draws may hold: a few tens of megabytes.
+CHUNK_ELEMENTS = 1 << 22
+
+
+class AbstractModel(eqx.Module):
+    """A prior p(θ) and a likelihood p(record|θ), records independent given θ.
+
+    A model meets raw records once, in `encode`, which refuses what it cannot use and returns *evidence*: a
+    pytree of arrays with the records along the leading axis, in the form the likelihood wants them. All else
+    works on evidence.
+    """
+
+    @property
+    @abc.abstractmethod
+    def dim(self) -> int:
+        """Length d of θ."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type in which the model computes."""
+
+    @abc.abstractmethod
+    def encode(self, records: Any, name: str = "records") -> Any:
+        """Turn records into evidence, or refuse them with a sentence that calls them `name`."""
+
+    @abc.abstractmethod
+    def log_prior(self, theta: Float[Array, " d"]) -> Float[Array, ""]:
+        """log p(θ)."""
+
+    @abc.abstractmethod
+    def log_likelihood(self, theta: Float[Array, " d"], evidence: Any) -> Float[Array, " n"]:
+        """log p(record|θ), one number per record."""
+
+    def log_likelihood_at(
+        self, thetas: Float[Array, "s d"], evidence: Any
+    ) -> tuple[Float[Array, " s"], Float[Array, ""]]:
+        """Log-likelihood of all records at each of several θ, as deviations from its mean over the θ.
+
+        Kept apart because it is the deviations that weights are made of: each record is centred before it is
+        summed, so that float32 keeps their digits however many records there are.
+
+        Returns
+        -------
+        deviations
+            log p(D|θ_s) − mean, shape (s,).
+        mean
+            Mean of log p(D|θ_s) over s.
+        """
+
+        def part(evidence):
+            each = jax.vmap(self.log_likelihood, (0, None))(thetas, evidence)
+            mean = each.mean(0)
+            return (each - mean).sum(1), mean.sum()
+
+        return accumulate(part, evidence, max(CHUNK_ELEMENTS // thetas.shape[0], 1))
+
+    def nodes(self, key: PRNGKeyArray | None = None, count: int = 256) -> Nodes:
+        """Nodes for `expected_log_likelihood` and `sites`; deterministic where the integral has one dimension."""
+        return standard_normal_nodes(self.integral_dim, self.dtype, key, count)
+
+    @property
+    def integral_dim(self) -> int:
+        """Dimension of the space in which expectations of the log-likelihood are integrals."""
+        return self.dim
+
+    def expected_log_likelihood(
+        self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes
+    ) -> Float[Array, ""]:
+        """E_q[log p(D|θ)] for Gaussian q, summed over records."""
+        thetas = jax.vmap(gaussian.colour)(nodes.points)
+        deviations, mean = self.log_likelihood_at(thetas, evidence)
+        return mean + nodes.weights @ deviations
+
+    @property
+    def gaussian_prior(self) -> AbstractGaussian | None:
+        """The prior as a Gaussian, where it is one: terms in it then have closed forms."""
+        return None
+
+    def expected_log_prior(self, gaussian: AbstractGaussian, nodes: Nodes) -> Float[Array, ""]:
+        """E_q[log p(θ)] for Gaussian q."""
+        if self.gaussian_prior is not None:
+            return -gaussian_kl(gaussian, self.gaussian_prior) - gaussian.entropy()
+        return nodes.weights @ jax.vmap(lambda z: self.log_prior(gaussian.colour(z)))(nodes.points)
+
+    def prior_site(self, gaussian: AbstractGaussian, nodes: Nodes) -> GaussianNatural:
+        """Natural gradient of E_q[log p(θ)]: a Gaussian prior's own parameters, else by differentiation."""
+        if self.gaussian_prior is None:
+            return _differentiated_site(self.log_prior, gaussian, nodes)
+        linear, precision = self.gaussian_prior.to_full().natural
+        return gaussian.site(linear - precision @ gaussian.mean, precision)
+
+    def site(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> GaussianNatural:
+        """Natural gradient of E_q[log p(D|θ)], summed over records, by automatic differentiation."""
+
+        def part(evidence):
+            return _differentiated_site(lambda t: self.log_likelihood(t, evidence).sum(), gaussian, nodes)
+
+        elements = nodes.points.shape[0] * gaussian.dim
+        return accumulate(part, evidence, max(CHUNK_ELEMENTS // elements, 1))
+
+    @property
+    def conjugate_prior(self) -> AbstractExponentialFamily | None:
+        """The prior as a member of the family in which the posterior is exact, if there is one."""
+        return None
+
+    def sufficient_statistics(self, evidence: Any) -> Any:
+        """What the records add to the natural parameters of the conjugate prior."""
+        raise TypeError(f"{type(self).__name__} has no conjugate prior")
+
+    def log_predictive(
+        self, posterior: AbstractPosterior, records: Any, *, key: PRNGKeyArray, draws: int = 1000
+    ) -> Float[Array, " n"]:
+        """log ∫ p(record|θ) q(θ) dθ of each record, from `draws` samples of θ."""
+        evidence = self.encode(records)
+        thetas = posterior.sample(key, (draws,))
+        each = jax.vmap(self.log_likelihood, (0, None))(thetas, evidence)
+        return logsumexp(each, axis=0) - jnp.log(jnp.asarray(draws, self.dtype))
+
+
+def _differentiated_site(log_density, gaussian: AbstractGaussian, nodes: Nodes) -> GaussianNatural:
+    thetas = jax.vmap(gaussian.colour)(nodes.points)
+    gradient = nodes.weights @ jax.vmap(jax.grad(log_density))(thetas)
+    curvature = -jnp.tensordot(nodes.weights, jax.vmap(jax.hessian(log_density))(thetas), 1)
+    return gaussian.site(gradient, curvature)
+
+

@@ -1,0 +1,151 @@
+"""Models with a conjugate prior: a posterior is the prior plus sums over the records."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+from jax.scipy.stats import norm
+from jaxtyping import Array
+
+from unbayes.models.base import AbstractModel
+from unbayes.models.features import AbstractFeatures
+from unbayes.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, PoissonLikelihood
+from unbayes.models.linear import LinearEvidence
+from unbayes.posteriors import (
+    AbstractExponentialFamily,
+    Beta,
+    Dirichlet,
+    Gamma,
+    GaussianNatural,
+    NormalInverseGamma,
+    RegressionNatural,
+)
+from unbayes.records import require_records, to_float_array
+
+
+class AbstractConjugateModel(AbstractModel):
+    """A likelihood whose `prior` belongs to its conjugate family."""
+
+    prior: eqx.AbstractVar[AbstractExponentialFamily]
+
+    @property
+    def dim(self) -> int:
+        """Length of θ."""
+        return self.prior.dim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type of the prior."""
+        return self.prior.dtype
+
+    @property
+    def conjugate_prior(self) -> AbstractExponentialFamily:
+        """The prior itself."""
+        return self.prior
+
+    def log_prior(self, theta):
+        """log p(θ)."""
+        return self.prior.log_prob(theta)
+
+
+class BetaBernoulli(AbstractConjugateModel):
+    """Outcomes y ∈ {0, 1} of unknown probability; records are an array of shape (n,)."""
+
+    prior: Beta
+
+    def encode(self, records: Any, name: str = "records") -> Array:
+        """Labels 0 and 1."""
+        y = BernoulliLikelihood().encode_targets(records, name, self.dtype)
+        require_records(len(y), name)
+        return y
+
+    def log_likelihood(self, theta, evidence):
+        """Bernoulli log-probability."""
+        return jnp.where(evidence == 1, jnp.log(theta[0]), jnp.log1p(-theta[0]))
+
+    def sufficient_statistics(self, evidence):
+        """Numbers of ones and of zeros."""
+        ones = evidence.sum()
+        return ones, len(evidence) - ones
+
+
+class DirichletCategorical(AbstractConjugateModel):
+    """Classes y of unknown probabilities; records are an array of shape (n,)."""
+
+    prior: Dirichlet
+
+    def encode(self, records: Any, name: str = "records") -> Array:
+        """Class numbers."""
+        y = CategoricalLikelihood(self.prior.dim).encode_targets(records, name, self.dtype)
+        require_records(len(y), name)
+        return y
+
+    def log_likelihood(self, theta, evidence):
+        """Log-probability of each class."""
+        return jnp.log(theta)[evidence]
+
+    def sufficient_statistics(self, evidence):
+        """Number of records of each class."""
+        return jnp.zeros(self.prior.dim, self.dtype).at[evidence].add(1)
+
+
+class GammaPoisson(AbstractConjugateModel):
+    """Counts y of unknown rate; records are an array of shape (n,)."""
+
+    prior: Gamma
+
+    def encode(self, records: Any, name: str = "records") -> Array:
+        """Non-negative integers."""
+        y = PoissonLikelihood().encode_targets(records, name, self.dtype)
+        require_records(len(y), name)
+        return y
+
+    def log_likelihood(self, theta, evidence):
+        """Poisson log-probability."""
+        return evidence * jnp.log(theta[0]) - theta[0] - gammaln(evidence + 1)
+
+    def sufficient_statistics(self, evidence):
+        """Sum of the counts, and number of records."""
+        return evidence.sum(), jnp.asarray(len(evidence), self.dtype)
+
+
+class UnknownNoiseRegression(AbstractConjugateModel):
+    """y = a(x)ᵀw + noise of unknown variance; records are a pair (inputs, targets).
+
+    Parameters
+    ----------
+    features
+        The map a(x), p features.
+    prior
+        Normal–inverse-gamma over p weights and the noise variance.
+    """
+
+    features: AbstractFeatures
+    prior: NormalInverseGamma
+
+    def __init__(self, features: AbstractFeatures, prior: NormalInverseGamma):
+        if prior.dim != features.size + 1:
+            raise ValueError(f"prior must hold {features.size} weights, got {prior.dim - 1}")
+        self.features, self.prior = features, prior
+
+    def encode(self, records: Any, name: str = "records") -> LinearEvidence:
+        """Features and targets."""
+        if not isinstance(records, tuple | list) or len(records) != 2:
+            raise TypeError(f"{name} must be a pair (inputs, targets), got {type(records).__name__}")
+        x = to_float_array(records[0], f"{name} inputs", self.dtype, (None, self.features.inputs))
+        y = to_float_array(records[1], f"{name} targets", self.dtype, (None,))
+        if len(x) != len(y):
+            raise ValueError(f"{name} must pair inputs and targets, got {len(x)} and {len(y)}")
+        require_records(len(y), name)
+        return LinearEvidence(self.features(x), None, y)
+
+    def log_likelihood(self, theta, evidence: LinearEvidence):
+        """Normal log-density."""
+        return norm.logpdf(evidence.targets, evidence.design @ theta[:-1], jnp.sqrt(theta[-1]))
+
+    def sufficient_statistics(self, evidence: LinearEvidence) -> RegressionNatural:
+        """Sums of a y, a aᵀ, ½ and ½ y²."""
+        design, y = evidence.design, evidence.targets
+        gaussian = GaussianNatural(design.T @ y, design.T @ design)
+        return RegressionNatural(gaussian, jnp.asarray(0.5 * len(y), self.dtype), 0.5 * y @ y)

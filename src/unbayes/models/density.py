@@ -1,0 +1,132 @@
+"""Models given as a pair of log-densities, and the Gamma distribution of unknown shape."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Float
+
+from unbayes.models.base import AbstractModel
+from unbayes.posteriors import AbstractGaussian
+from unbayes.records import require_records, to_float_array
+
+
+class DensityModel(AbstractModel):
+    """Any model that can be written down in JAX.
+
+    Parameters
+    ----------
+    prior_log_density
+        θ ↦ log p(θ), up to a constant.
+    record_log_density
+        (θ, record) ↦ log p(record|θ), for one record: a pytree of arrays without the leading axis.
+    dim
+        Length d of θ.
+    dtype
+        Floating-point type, JAX's default unless given.
+    """
+
+    prior_log_density: Callable[[Float[Array, " d"]], Float[Array, ""]]
+    record_log_density: Callable[[Float[Array, " d"], Any], Float[Array, ""]]
+    size: int = eqx.field(static=True)
+    float_type: str = eqx.field(static=True)
+
+    def __init__(self, prior_log_density, record_log_density, dim: int, dtype: jnp.dtype | None = None):
+        self.prior_log_density = prior_log_density
+        self.record_log_density = record_log_density
+        self.size = dim
+        self.float_type = jnp.dtype(jnp.result_type(float) if dtype is None else dtype).name
+
+    @property
+    def dim(self) -> int:
+        """Length d of θ."""
+        return self.size
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type."""
+        return jnp.dtype(self.float_type)
+
+    def encode(self, records, name: str = "records"):
+        """Finite arrays that share their leading axis; floats get the model's type, integers stay."""
+        leaves, structure = jax.tree.flatten(records)
+        if not leaves:
+            raise ValueError(f"{name} must hold at least one array, got {records!r}")
+        arrays = []
+        for leaf in map(np.asarray, leaves):
+            if leaf.ndim == 0:
+                raise ValueError(f"{name} must have the records along their leading axis, got a scalar")
+            checked = to_float_array(leaf, name, self.dtype, (None,) * leaf.ndim)
+            arrays.append(jnp.asarray(leaf) if leaf.dtype.kind in "iub" else checked)
+        lengths = {len(array) for array in arrays}
+        if len(lengths) > 1:
+            raise ValueError(f"{name} must share their leading axis, got lengths {sorted(lengths)}")
+        require_records(lengths.pop(), name)
+        return jax.tree.unflatten(structure, arrays)
+
+    def log_prior(self, theta):
+        """log p(θ)."""
+        return self.prior_log_density(theta)
+
+    def log_likelihood(self, theta, evidence):
+        """log p(record|θ) of each record."""
+        return jax.vmap(self.record_log_density, (None, 0))(theta, evidence)
+
+
+class GammaShape(AbstractModel):
+    """y ~ Gamma(shape, rate) with known rate and unknown shape; θ = log shape, so that d = 1.
+
+    Parameters
+    ----------
+    rate
+        Rate of the Gamma distribution.
+    prior
+        Gaussian over the log-shape.
+    """
+
+    rate: Float[Array, ""]
+    prior: AbstractGaussian
+
+    def __init__(self, rate, prior: AbstractGaussian):
+        if prior.dim != 1:
+            raise ValueError(f"prior must have length 1, got {prior.dim}")
+        self.rate = jnp.asarray(rate, prior.dtype)
+        self.prior = prior
+
+    @property
+    def dim(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type of the prior."""
+        return self.prior.dtype
+
+    @property
+    def gaussian_prior(self) -> AbstractGaussian:
+        """The prior."""
+        return self.prior
+
+    def encode(self, records, name: str = "records"):
+        """Positive numbers, shape (n,)."""
+        y = to_float_array(records, name, self.dtype, (None,))
+        require_records(len(y), name)
+        if (wrong := np.asarray(y) <= 0).any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"{name} must be positive, got {y[row]:g} in row {row}")
+        return y
+
+    def log_prior(self, theta):
+        """log p(θ)."""
+        return self.prior.log_prob(theta)
+
+    def log_likelihood(self, theta, evidence):
+        """Log-density of the Gamma distribution."""
+        shape = jnp.exp(theta[0])
+        log_y = jnp.log(evidence)
+        return shape * jnp.log(self.rate) - gammaln(shape) + (shape - 1) * log_y - self.rate * evidence

@@ -1,0 +1,171 @@
+"""Feature maps a(x): how an input acts on the parameters, f = a(x)ᵀθ."""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Float
+
+from unbayes.models.kernels import AbstractKernel
+from unbayes.posteriors import FullGaussian
+
+
+class AbstractFeatures(eqx.Module):
+    """A map from inputs (n, k) to features (n, p).
+
+    Attributes
+    ----------
+    inputs
+        Number k of input columns.
+    """
+
+    inputs: eqx.AbstractVar[int]
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """Number p of features."""
+
+    @abc.abstractmethod
+    def __call__(self, x: Float[Array, "n k"]) -> Float[Array, "n p"]:
+        """Feature vectors, one row per input."""
+
+    def variance(self, x: Float[Array, "n k"]) -> Float[Array, " n"] | None:
+        """Variance of f that θ leaves open; None where f is a function of θ."""
+        return None
+
+
+class RawFeatures(AbstractFeatures):
+    """The inputs themselves, with a one in front unless `bias` is False."""
+
+    inputs: int = eqx.field(static=True)
+    bias: bool = eqx.field(static=True, default=True)
+
+    @property
+    def size(self) -> int:
+        """One per input column, and one for the bias."""
+        return self.inputs + self.bias
+
+    def __call__(self, x):
+        """Prepend the bias."""
+        return _with_bias(x, self.bias)
+
+
+class PolynomialFeatures(AbstractFeatures):
+    """Powers 1 … degree of every input column, no products between columns."""
+
+    inputs: int = eqx.field(static=True)
+    degree: int = eqx.field(static=True)
+    bias: bool = eqx.field(static=True, default=True)
+
+    @property
+    def size(self) -> int:
+        """`degree` per input column, and one for the bias."""
+        return self.inputs * self.degree + self.bias
+
+    def __call__(self, x):
+        """All first powers, then all squares, and so on."""
+        return _with_bias(jnp.concatenate([x**power for power in range(1, self.degree + 1)], axis=1), self.bias)
+
+
+class FunctionFeatures(AbstractFeatures):
+    """Any function (n, k) → (n, size), such as a network up to its last hidden layer.
+
+    Parameters
+    ----------
+    function
+        The map; a pytree of arrays (an Equinox module) is traced, so new weights need no new compilation.
+    inputs
+        Number k of input columns.
+    outputs
+        Number of columns that `function` returns.
+    bias
+        Whether to put a one in front.
+    """
+
+    function: Callable[[Float[Array, "n k"]], Float[Array, "n m"]]
+    inputs: int = eqx.field(static=True)
+    outputs: int = eqx.field(static=True)
+    bias: bool = eqx.field(static=True, default=True)
+
+    @property
+    def size(self) -> int:
+        """Columns of the function, and one for the bias."""
+        return self.outputs + self.bias
+
+    def __call__(self, x):
+        """Apply the function."""
+        features = self.function(x)
+        if features.shape != (x.shape[0], self.outputs):
+            raise ValueError(
+                f"function must return shape ({x.shape[0]}, {self.outputs}) for inputs of shape {x.shape}, "
+                f"got {features.shape}"
+            )
+        return _with_bias(features, self.bias)
+
+
+class InducingInputs(AbstractFeatures):
+    """Sparse Gaussian process: θ = u are the function's values at m inducing inputs, f = k(x,U) K⁻¹ u.
+
+    Parameters
+    ----------
+    locations
+        The inducing inputs U, shape (m, k).
+    kernel
+        Covariance function of the process.
+    conditional_variance
+        False for the deterministic training conditional (DTC), in which u decides f. True keeps
+        var(f|u) = k(x,x) − k(x,U) K⁻¹ k(U,x), as stochastic variational GPs do, equation (10).
+    jitter
+        Added to the diagonal of K, relative to the kernel's variance.
+    """
+
+    locations: Float[Array, "m k"]
+    kernel: AbstractKernel
+    scale_tril: Float[Array, "m m"]
+    inputs: int = eqx.field(static=True)
+    conditional_variance: bool = eqx.field(static=True)
+
+    def __init__(
+        self, locations, kernel: AbstractKernel, *, conditional_variance: bool = False, jitter: float = 0.0
+    ):
+        self.locations = jnp.asarray(locations, kernel.lengthscales.dtype)
+        if self.locations.ndim != 2:
+            raise ValueError(f"locations must have shape (m, k), got {self.locations.shape}")
+        self.kernel = kernel
+        self.inputs = self.locations.shape[1]
+        self.conditional_variance = conditional_variance
+        nugget = jitter * kernel.variance * jnp.eye(self.size, dtype=self.locations.dtype)
+        self.scale_tril = jnp.linalg.cholesky(kernel(self.locations, self.locations) + nugget)
+        if not bool(jnp.isfinite(self.scale_tril).all()):
+            raise ValueError(
+                f"the kernel matrix of the inducing inputs is not positive definite in {self.scale_tril.dtype} "
+                f"at jitter={jitter}; give a larger jitter, or spread the inducing inputs"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number m of inducing inputs."""
+        return self.locations.shape[0]
+
+    @property
+    def prior(self) -> FullGaussian:
+        """The process at the inducing inputs, N(0, K)."""
+        return FullGaussian(jnp.zeros(self.size, self.locations.dtype), self.scale_tril)
+
+    def __call__(self, x):
+        """K⁻¹ k(U, x), one row per input."""
+        return cho_solve((self.scale_tril, True), self.kernel(self.locations, x)).T
+
+    def variance(self, x):
+        """var(f|u), or None in the DTC form."""
+        if not self.conditional_variance:
+            return None
+        explained = (self(x) * self.kernel(x, self.locations)).sum(1)
+        return jnp.maximum(self.kernel.variance - explained, 0)
+
+
+def _with_bias(x, bias: bool):
+    return jnp.concatenate([jnp.ones((x.shape[0], 1), x.dtype), x], axis=1) if bias else x

@@ -1,0 +1,61 @@
+"""Stationary kernels with a length scale per input dimension (ARD)."""
+
+import abc
+from typing import Literal
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class AbstractKernel(eqx.Module):
+    """k(x, x') = variance · shape(‖(x − x') / lengthscales‖)."""
+
+    variance: eqx.AbstractVar[Float[Array, ""]]
+    lengthscales: eqx.AbstractVar[Float[Array, " k"]]
+
+    @abc.abstractmethod
+    def _shape(self, squared_distance: Float[Array, "n m"]) -> Float[Array, "n m"]: ...
+
+    def __call__(self, left: Float[Array, "n k"], right: Float[Array, "m k"]) -> Float[Array, "n m"]:
+        """Covariance of every row of `left` with every row of `right`."""
+        difference = left[:, None, :] / self.lengthscales - right[None, :, :] / self.lengthscales
+        return self.variance * self._shape((difference**2).sum(-1))
+
+
+class SquaredExponential(AbstractKernel):
+    """Infinitely smooth: exp(−r²/2)."""
+
+    variance: Float[Array, ""]
+    lengthscales: Float[Array, " k"]
+
+    def __init__(self, variance, lengthscales):
+        self.lengthscales = jnp.atleast_1d(jnp.asarray(lengthscales, jnp.result_type(float)))
+        self.variance = jnp.asarray(variance, self.lengthscales.dtype)
+
+    def _shape(self, squared_distance):
+        return jnp.exp(-0.5 * squared_distance)
+
+
+class Matern(AbstractKernel):
+    """As rough as `smoothness` ∈ {0.5, 1.5, 2.5} says."""
+
+    variance: Float[Array, ""]
+    lengthscales: Float[Array, " k"]
+    smoothness: Literal[0.5, 1.5, 2.5] = eqx.field(static=True)
+
+    def __init__(self, variance, lengthscales, smoothness: Literal[0.5, 1.5, 2.5] = 2.5):
+        if smoothness not in (0.5, 1.5, 2.5):
+            raise ValueError(f"smoothness must be 0.5, 1.5 or 2.5, got {smoothness}")
+        self.lengthscales = jnp.atleast_1d(jnp.asarray(lengthscales, jnp.result_type(float)))
+        self.variance = jnp.asarray(variance, self.lengthscales.dtype)
+        self.smoothness = smoothness
+
+    def _shape(self, squared_distance):
+        root = jnp.sqrt(2 * self.smoothness * squared_distance)
+        decay = jnp.exp(-root)
+        if self.smoothness == 0.5:
+            return decay
+        if self.smoothness == 1.5:
+            return (1 + root) * decay
+        return (1 + root + root**2 / 3) * decay

@@ -1,0 +1,173 @@
+"""Likelihoods p(y|f) of a predictor f, written for one record."""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import log_sigmoid, log_softmax
+from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float
+
+from unbayes.models.predictive import AbstractPredictive, ClassPredictive, CountPredictive, NormalPredictive
+from unbayes.posteriors.gaussian import LOG_2PI
+from unbayes.quadrature import gauss_hermite
+from unbayes.records import to_float_array
+
+
+class AbstractLikelihood(eqx.Module):
+    """p(y|f) for a predictor f with `outputs` entries; a scalar where that is one."""
+
+    outputs: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def encode_targets(self, y, name: str, dtype: jnp.dtype) -> Array:
+        """Check y and give it the type that `log_prob` wants."""
+
+    @abc.abstractmethod
+    def log_prob(self, f: Float[Array, "..."], y: Array) -> Float[Array, ""]:
+        """log p(y|f) of one record; f has shape () or (outputs,)."""
+
+    @abc.abstractmethod
+    def predictive(self, f: Float[Array, "k n ..."], log_weights: Float[Array, " k"]) -> AbstractPredictive:
+        """Predictive distributions from weighted values of f, k of them for each of n inputs."""
+
+    def expected_log_prob(
+        self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array
+    ) -> Float[Array, ""]:
+        """E[log p(y|f)] for scalar f ~ N(mean, variance), by Gauss–Hermite quadrature."""
+        nodes = gauss_hermite(mean.dtype)
+        f = mean + jnp.sqrt(variance) * nodes.points[:, 0]
+        return nodes.weights @ jax.vmap(self.log_prob, (0, None))(f, y)
+
+    def gaussian_predictive(
+        self, mean: Float[Array, " n"], variance: Float[Array, " n"]
+    ) -> AbstractPredictive:
+        """Predictive distributions for scalar f ~ N(mean, variance), by Gauss–Hermite quadrature."""
+        nodes = gauss_hermite(mean.dtype)
+        return self.predictive(mean + jnp.sqrt(variance) * nodes.points, jnp.log(nodes.weights))
+
+
+class GaussianLikelihood(AbstractLikelihood):
+    """y = f + noise, with known standard deviation `noise_scale`."""
+
+    noise_scale: Float[Array, ""]
+    outputs: int = eqx.field(static=True, default=1)
+
+    def __init__(self, noise_scale):
+        self.noise_scale = jnp.asarray(noise_scale, jnp.result_type(float))
+        self.outputs = 1
+
+    def encode_targets(self, y, name, dtype):
+        """Any real number."""
+        return to_float_array(y, name, dtype, (None,))
+
+    def log_prob(self, f, y):
+        """Normal log-density."""
+        return norm.logpdf(y, f, self.noise_scale)
+
+    def expected_log_prob(self, mean, variance, y):
+        """Closed form."""
+        noise = self.noise_scale**2
+        return -0.5 * (LOG_2PI + jnp.log(noise) + ((y - mean) ** 2 + variance) / noise)
+
+    def predictive(self, f, log_weights):
+        """Normal with the mean and variance of the mixture."""
+        weights = jnp.exp(log_weights)
+        mean = weights @ f
+        return NormalPredictive(mean, weights @ (f - mean) ** 2 + self.noise_scale**2)
+
+    def gaussian_predictive(self, mean, variance):
+        """Closed form."""
+        return NormalPredictive(mean, variance + self.noise_scale**2)
+
+
+class BernoulliLikelihood(AbstractLikelihood):
+    """y ∈ {0, 1} with log-odds f."""
+
+    outputs: int = eqx.field(static=True, default=1)
+
+    def encode_targets(self, y, name, dtype):
+        """Labels 0 and 1, as floats."""
+        labels = to_float_array(y, name, dtype, (None,))
+        return _require_labels(labels, 2, name)
+
+    def log_prob(self, f, y):
+        """log σ(±f)."""
+        return log_sigmoid((2 * y - 1) * f)
+
+    def predictive(self, f, log_weights):
+        """Probabilities of both classes, each from its own logarithms."""
+        weights = log_weights[:, None]
+        sides = [logsumexp(log_sigmoid(side * f) + weights, axis=0) for side in (-1, 1)]
+        return ClassPredictive(jnp.stack(sides, axis=1))
+
+
+class CategoricalLikelihood(AbstractLikelihood):
+    """y ∈ {0, …, classes − 1} with probabilities softmax(f)."""
+
+    outputs: int = eqx.field(static=True)
+
+    def __init__(self, classes: int):
+        if classes < 2:
+            raise ValueError(f"classes must be at least 2, got {classes}")
+        self.outputs = classes
+
+    def encode_targets(self, y, name, dtype):
+        """Class numbers, as integers."""
+        labels = to_float_array(y, name, dtype, (None,))
+        return _require_labels(labels, self.outputs, name).astype(jnp.int32)
+
+    def log_prob(self, f, y):
+        """Log-softmax at the class."""
+        return log_softmax(f)[y]
+
+    def predictive(self, f, log_weights):
+        """Mixture of the class probabilities."""
+        return ClassPredictive(logsumexp(log_softmax(f) + log_weights[:, None, None], axis=0))
+
+
+class PoissonLikelihood(AbstractLikelihood):
+    """Counts y with log-rate f."""
+
+    outputs: int = eqx.field(static=True, default=1)
+
+    def encode_targets(self, y, name, dtype):
+        """Non-negative integers, as floats."""
+        counts = to_float_array(y, name, dtype, (None,))
+        return require_counts(counts, name)
+
+    def log_prob(self, f, y):
+        """Poisson log-probability."""
+        return y * f - jnp.exp(f) - gammaln(y + 1)
+
+    def expected_log_prob(self, mean, variance, y):
+        """Closed form: the rate is log-normal."""
+        return y * mean - jnp.exp(mean + 0.5 * variance) - gammaln(y + 1)
+
+    def predictive(self, f, log_weights):
+        """Mixture of Poisson distributions."""
+        return CountPredictive(f.T, log_weights)
+
+
+def require_counts(y: Array, name: str) -> Array:
+    """Refuse anything but non-negative integers."""
+    values = np.asarray(y)
+    wrong = (values < 0) | (values != np.floor(values))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} must hold non-negative integers, got {values[row]} in row {row}")
+    return y
+
+
+def _require_labels(labels: Array, classes: int, name: str) -> Array:
+    values = np.asarray(labels)
+    wrong = (values < 0) | (values >= classes) | (values != np.floor(values))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name} must hold labels 0 to {classes - 1}, got {values[row]:g} in row {row}"
+        )
+    return labels

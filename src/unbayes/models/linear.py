@@ -1,0 +1,210 @@
+"""Features × likelihood × Gaussian prior: f = a(x)ᵀθ."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.models.base import CHUNK_ELEMENTS, AbstractModel
+from unbayes.models.features import AbstractFeatures
+from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood
+from unbayes.models.predictive import AbstractPredictive
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
+from unbayes.quadrature import Nodes
+from unbayes.records import accumulate, require_records, to_float_array
+
+
+class LinearEvidence(eqx.Module):
+    """Records as a linear model sees them.
+
+    Attributes
+    ----------
+    design
+        Features a(x), shape (n, p).
+    variance
+        Variance of f that θ leaves open, shape (n,), or None.
+    targets
+        y, shape (n,).
+    """
+
+    design: Float[Array, "n p"]
+    variance: Float[Array, " n"] | None
+    targets: Array
+
+
+class LinearModel(AbstractModel):
+    """y ~ likelihood(f), f = a(x)ᵀθ, θ Gaussian.
+
+    Linear, logistic, softmax and Poisson regression, and sparse Gaussian processes, are all of this kind. With
+    several outputs, θ is the matrix W of shape (outputs, p), row by row, and f = W a(x).
+
+    Parameters
+    ----------
+    features
+        The map a(x).
+    likelihood
+        p(y|f).
+    prior
+        Gaussian of length outputs · p; its dtype is the model's.
+    """
+
+    features: AbstractFeatures
+    likelihood: AbstractLikelihood
+    prior: AbstractGaussian
+
+    def __init__(self, features: AbstractFeatures, likelihood: AbstractLikelihood, prior: AbstractGaussian):
+        expected = likelihood.outputs * features.size
+        if prior.dim != expected:
+            raise ValueError(
+                f"prior must have length {expected} ({likelihood.outputs} outputs × {features.size} features), "
+                f"got {prior.dim}"
+            )
+        if likelihood.outputs > 1 and getattr(features, "conditional_variance", False):
+            raise ValueError("conditional_variance needs a likelihood with a single output")
+        self.features, self.likelihood, self.prior = features, likelihood, prior
+
+    @property
+    def dim(self) -> int:
+        """Length d of θ."""
+        return self.prior.dim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type of the prior."""
+        return self.prior.dtype
+
+    @property
+    def integral_dim(self) -> int:
+        """Expectations are integrals over f."""
+        return self.likelihood.outputs
+
+    @property
+    def gaussian_prior(self) -> AbstractGaussian:
+        """The prior."""
+        return self.prior
+
+    def encode(self, records: Any, name: str = "records") -> LinearEvidence:
+        """Turn a pair (inputs, targets) into evidence."""
+        if not isinstance(records, tuple | list) or len(records) != 2:
+            raise TypeError(f"{name} must be a pair (inputs, targets), got {type(records).__name__}")
+        targets = self.likelihood.encode_targets(records[1], f"{name} targets", self.dtype)
+        design, variance = self.encode_inputs(records[0], f"{name} inputs")
+        if design.shape[0] != targets.shape[0]:
+            raise ValueError(f"{name} must pair inputs and targets, got {len(design)} and {len(targets)}")
+        require_records(len(targets), name)
+        return LinearEvidence(design, variance, targets)
+
+    def encode_inputs(self, x, name: str = "inputs") -> tuple[Float[Array, "n p"], Float[Array, " n"] | None]:
+        """Features of raw inputs, and the variance of f that θ leaves open."""
+        return _featurise(self.features, to_float_array(x, name, self.dtype, (None, self.features.inputs)))
+
+    def predictor(self, theta: Float[Array, " d"], design: Float[Array, "n p"]) -> Float[Array, "n ..."]:
+        """Values f, shape (n,), or (n, outputs) where there are several."""
+        f = design @ theta.reshape(self.likelihood.outputs, -1).T
+        return f[:, 0] if self.likelihood.outputs == 1 else f
+
+    def log_prior(self, theta):
+        """log p(θ)."""
+        return self.prior.log_prob(theta)
+
+    def log_likelihood(self, theta, evidence: LinearEvidence):
+        """log p(y|f), or its expectation over f given θ where θ leaves f open, equation (10)."""
+        f = self.predictor(theta, evidence.design)
+        if evidence.variance is None:
+            return jax.vmap(self.likelihood.log_prob)(f, evidence.targets)
+        return jax.vmap(self.likelihood.expected_log_prob)(f, evidence.variance, evidence.targets)
+
+    def expected_log_likelihood(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
+        """E_q[log p(D|θ)], integrated over f record by record."""
+
+        def part(evidence):
+            moments = self._predictor_moments(gaussian, evidence)
+            return jax.vmap(self._record_expectation, (0, 0, 0, None))(*moments, evidence.targets, nodes).sum()
+
+        return accumulate(part, evidence, self._chunk(nodes))
+
+    def site(self, gaussian, evidence: LinearEvidence, nodes: Nodes) -> GaussianNatural:
+        """Natural gradient of E_q[log p(D|θ)]: small integrals per record, times a and a aᵀ."""
+
+        def part(evidence):
+            arguments = (*self._predictor_moments(gaussian, evidence), evidence.targets, nodes)
+            slope = jax.vmap(jax.grad(self._record_expectation), (0, 0, 0, None))(*arguments)
+            curvature = jax.vmap(jax.hessian(self._record_expectation), (0, 0, 0, None))(*arguments)
+            gradient = jnp.einsum("no,np->op", slope, evidence.design).reshape(-1)
+            return gradient, gaussian.gram(evidence.design, -curvature)
+
+        return gaussian.site(*accumulate(part, evidence, self._chunk(nodes)))
+
+    def _record_expectation(self, mean, root, target, nodes: Nodes):
+        """E[log p(y|f)] of one record, f ~ N(mean, root rootᵀ) of shape (o,)."""
+        if self.likelihood.outputs == 1:
+            return self.likelihood.expected_log_prob(mean[0], root[0, 0] ** 2, target)
+        f = mean + nodes.points @ root.T
+        return nodes.weights @ jax.vmap(self.likelihood.log_prob, (0, None))(f, target)
+
+    def _predictor_moments(self, gaussian: AbstractGaussian, evidence: LinearEvidence):
+        """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
+        outputs = self.likelihood.outputs
+        mean = evidence.design @ gaussian.mean.reshape(outputs, -1).T
+        factor = gaussian.output_factor(evidence.design, outputs)
+        if outputs == 1:
+            variance = (factor**2).sum((1, 2))
+            variance = variance if evidence.variance is None else variance + evidence.variance
+            return mean, jnp.sqrt(variance)[:, None, None]
+        covariance = factor @ factor.mT
+        tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
+        return mean, jnp.linalg.cholesky(covariance + tiny[:, None, None] * jnp.eye(outputs, dtype=mean.dtype))
+
+    def sufficient_statistics(self, evidence: LinearEvidence) -> GaussianNatural:
+        """What the records add to the natural parameters of a conjugate belief, Gaussian likelihood only."""
+        origin = FullGaussian.standard(self.dim, self.dtype)
+        return self.site(origin, evidence, self.nodes())
+
+    @property
+    def conjugate_prior(self) -> FullGaussian | None:
+        """The prior with a dense covariance, for a Gaussian likelihood."""
+        return self.prior.to_full() if isinstance(self.likelihood, GaussianLikelihood) else None
+
+    def predictive(
+        self, posterior: AbstractPosterior, x, *, key: PRNGKeyArray | None = None, draws: int = 1000
+    ) -> AbstractPredictive:
+        """Predictive distributions at inputs x.
+
+        By quadrature where the posterior is Gaussian and f a scalar; otherwise from `draws` samples of θ, for
+        which `key` must be given.
+        """
+        design, variance = self.encode_inputs(x)
+        if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
+            return _quadrature_predictive(self, posterior, design, variance)
+        if key is None:
+            raise ValueError("key must be given: this predictive distribution is sampled")
+        return _sampled_predictive(self, posterior, design, variance, key, draws)
+
+    def _chunk(self, nodes: Nodes) -> int:
+        per_record = max(nodes.points.size * self.likelihood.outputs, self.dim * self.likelihood.outputs)
+        return max(CHUNK_ELEMENTS // per_record, 1)
+
+
+@eqx.filter_jit
+def _featurise(features: AbstractFeatures, x):
+    return features(x), features.variance(x)
+
+
+@eqx.filter_jit
+def _quadrature_predictive(model: LinearModel, gaussian: AbstractGaussian, design, variance):
+    mean = model.predictor(gaussian.mean, design)
+    spread = (gaussian.output_factor(design, 1) ** 2).sum((1, 2))
+    return model.likelihood.gaussian_predictive(mean, spread if variance is None else spread + variance)
+
+
+@eqx.filter_jit
+def _sampled_predictive(model: LinearModel, posterior, design, variance, key, draws: int):
+    theta_key, f_key = jax.random.split(key)
+    thetas = posterior.sample(theta_key, (draws,))
+    f = jax.vmap(model.predictor, (0, None))(thetas, design)
+    if variance is not None:
+        f = f + jnp.sqrt(variance) * jax.random.normal(f_key, f.shape, f.dtype)
+    return model.likelihood.predictive(f, jnp.full(draws, -jnp.log(draws), f.dtype))
+

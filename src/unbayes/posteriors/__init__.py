@@ -1,0 +1,17 @@
+"""Beliefs over the parameters θ."""
+
+from unbayes.posteriors.base import AbstractExponentialFamily as AbstractExponentialFamily
+from unbayes.posteriors.base import AbstractPosterior as AbstractPosterior
+from unbayes.posteriors.base import AbstractVariational as AbstractVariational
+from unbayes.posteriors.conjugate import Beta as Beta
+from unbayes.posteriors.conjugate import Dirichlet as Dirichlet
+from unbayes.posteriors.conjugate import Gamma as Gamma
+from unbayes.posteriors.conjugate import NormalInverseGamma as NormalInverseGamma
+from unbayes.posteriors.conjugate import RegressionNatural as RegressionNatural
+from unbayes.posteriors.conjugate import Table as Table
+from unbayes.posteriors.flow import AutoregressiveFlow as AutoregressiveFlow
+from unbayes.posteriors.gaussian import AbstractGaussian as AbstractGaussian
+from unbayes.posteriors.gaussian import DiagonalGaussian as DiagonalGaussian
+from unbayes.posteriors.gaussian import FullGaussian as FullGaussian
+from unbayes.posteriors.gaussian import GaussianNatural as GaussianNatural
+from unbayes.posteriors.gaussian import gaussian_kl as gaussian_kl

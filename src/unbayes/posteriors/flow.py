@@ -1,0 +1,159 @@
+"""Autoregressive normalizing flows, built from flowjax bijections."""
+
+from typing import Literal, Self, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import paramax
+from flowjax.bijections import (
+    AbstractBijection,
+    Affine,
+    Chain,
+    Flip,
+    Invert,
+    MaskedAutoregressive,
+    Permute,
+    Scan,
+)
+from jax.scipy.optimize import minimize
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.posteriors.base import AbstractVariational
+from unbayes.posteriors.gaussian import FullGaussian
+
+Permutation = Literal["reverse", "random", "none"]
+
+
+class AutoregressiveFlow(AbstractVariational):
+    """Standard-normal noise pushed through autoregressive layers, then through the map of a Gaussian.
+
+    Parameters
+    ----------
+    frame
+        Gaussian close to which the flow starts; it stays fixed, the layers learn what departs from it.
+    key
+        Key of the networks' random start.
+    layers
+        Number of autoregressive layers.
+    width, depth
+        Hidden units and hidden layers of each layer's network.
+    inverse
+        True for the inverse autoregressive form, which draws in one pass of the networks and inverts in d;
+        False for the masked form, the other way round.
+    permutation
+        Order of the coordinates from one layer to the next: "reverse", "random" or "none".
+    """
+
+    bijection: AbstractBijection
+    frame: paramax.NonTrainable[FullGaussian]
+    layers: int = eqx.field(static=True)
+    width: int = eqx.field(static=True)
+    depth: int = eqx.field(static=True)
+    inverse: bool = eqx.field(static=True)
+    permutation: Permutation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        frame: FullGaussian,
+        *,
+        key: PRNGKeyArray,
+        layers: int = 4,
+        width: int = 32,
+        depth: int = 1,
+        inverse: bool = True,
+        permutation: Permutation = "reverse",
+    ):
+        if frame.dtype != jnp.result_type(float):
+            raise ValueError(
+                f"a flow computes in JAX's default type, {jnp.result_type(float)}; its frame is {frame.dtype}"
+            )
+        if permutation not in get_args(Permutation):
+            raise ValueError(f"permutation must be one of {get_args(Permutation)}, got {permutation!r}")
+        self.layers, self.width, self.depth = layers, width, depth
+        self.inverse, self.permutation = inverse, permutation
+        make = eqx.filter_vmap(lambda k: _layer(k, frame.dim, width, depth, permutation))
+        stack = Scan(make(jr.split(key, layers)))
+        self.bijection = stack if inverse else Invert(stack)
+        self.frame = paramax.NonTrainable(frame)
+
+    @classmethod
+    def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray, **architecture) -> Self:
+        """Flow close to N(0, I), with the architecture of the constructor."""
+        return cls(FullGaussian.standard(dim, dtype), key=key, **architecture)
+
+    @property
+    def dim(self) -> int:
+        """Length d of θ."""
+        return self.bijection.shape[0]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type."""
+        return self.frame.tree.dtype
+
+    def _sample(self, key):
+        return self._sample_and_log_prob(key)[0]
+
+    def _sample_and_log_prob(self, key):
+        flow = paramax.unwrap(self)
+        noise = jr.normal(key, (self.dim,), self.dtype)
+        inner, log_det = flow.bijection.transform_and_log_det(noise)
+        return flow.frame.colour(inner), norm.logpdf(noise).sum() - log_det - flow.frame.log_det_scale
+
+    def _log_prob(self, theta):
+        flow = paramax.unwrap(self)
+        noise, log_det = flow.bijection.inverse_and_log_det(flow.frame.whiten(theta))
+        return norm.logpdf(noise).sum() + log_det - flow.frame.log_det_scale
+
+    def mode(self, key: PRNGKeyArray | None = None, *, starts: int = 8) -> Float[Array, " d"]:
+        """Where the density is largest, by BFGS from the likeliest of a thousand draws."""
+        if key is None:
+            raise ValueError("key must be given: the mode of a flow is searched from random starts")
+        return _climb(self, key, starts)
+
+
+@eqx.filter_jit
+def _climb(flow: AutoregressiveFlow, key, starts: int):
+    """Climb in the frame's coordinates, so that curvature is of order one."""
+    draws, log_prob = flow.sample_and_log_prob(key, (1000,))
+    frame = paramax.unwrap(flow.frame)
+    best = draws[jnp.argsort(-log_prob)[:starts]]
+
+    def descend(theta):
+        start = frame.whiten(theta)
+        found = minimize(lambda z: -flow._log_prob(frame.colour(z)), start, method="BFGS")
+        better = jnp.isfinite(found.fun) & (found.fun < -flow._log_prob(theta))
+        return frame.colour(jnp.where(better, found.x, start))
+
+    tops = jax.vmap(descend)(best)
+    return tops[jnp.argmax(flow.log_prob(tops))]
+
+
+def _layer(key, dim: int, width: int, depth: int, permutation: Permutation) -> AbstractBijection:
+    network_key, permutation_key = jr.split(key)
+    layer = MaskedAutoregressive(
+        network_key, transformer=_scaled_shift(), dim=dim, nn_width=width, nn_depth=depth
+    )
+    # A last layer close to zero starts the flow at its frame, however many layers there are.
+    layer = eqx.tree_at(
+        lambda m: m.masked_autoregressive_mlp.layers[-1],
+        layer,
+        replace_fn=lambda last: jax.tree.map(lambda w: 0.01 * w if eqx.is_inexact_array(w) else w, last),
+    )
+    if permutation == "none" or dim == 1:
+        return layer
+    if permutation == "reverse":
+        return Chain([layer, Flip((dim,))])
+    return Chain([layer, Permute(jr.permutation(permutation_key, dim))])
+
+
+def _scaled_shift() -> Affine:
+    """Affine map whose scale stays above 0.01: deep stacks can neither collapse nor blow up at once."""
+    floor = 1e-2
+    scale = paramax.Parameterize(
+        lambda x: jax.nn.softplus(x) + floor, paramax.utils.inv_softplus(jnp.asarray(1 - floor))
+    )
+    return eqx.tree_at(lambda a: a.scale, Affine(), scale)

@@ -1,0 +1,336 @@
+"""Gaussian beliefs in moment form, with natural parameters on request."""
+
+import abc
+import math
+from typing import NamedTuple, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class GaussianNatural(NamedTuple):
+    """Natural parameters of a Gaussian, the space in which evidence adds up.
+
+    Attributes
+    ----------
+    linear
+        Λm, shape (d,).
+    precision
+        Λ, shape (d, d), or its diagonal, shape (d,).
+    """
+
+    linear: Float[Array, " d"]
+    precision: Float[Array, "d d"] | Float[Array, " d"]
+
+
+class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
+    """N(m, Σ) with closed-form entropy, KL and maximum."""
+
+    mean: eqx.AbstractVar[Float[Array, " d"]]
+
+    @classmethod
+    @abc.abstractmethod
+    def from_natural(cls, natural: GaussianNatural) -> Self:
+        """Gaussian with the given natural parameters; NaN where the precision is not positive definite."""
+
+    @property
+    @abc.abstractmethod
+    def natural(self) -> GaussianNatural:
+        """Natural parameters (Λm, Λ)."""
+
+    @abc.abstractmethod
+    def site(self, gradient: Float[Array, " d"], curvature: Float[Array, "..."]) -> GaussianNatural:
+        """Natural gradient of E_q[log g(θ)] by the theorems of Bonnet and Price.
+
+        Parameters
+        ----------
+        gradient
+            E_q[∇ log g], shape (d,).
+        curvature
+            −E_q[∇² log g], shape (d, d), or its diagonal where the family needs no more.
+        """
+
+    @property
+    @abc.abstractmethod
+    def variance(self) -> Float[Array, " d"]:
+        """Marginal variances, the diagonal of Σ."""
+
+    @property
+    @abc.abstractmethod
+    def covariance(self) -> Float[Array, "d d"]:
+        """Σ as a dense matrix."""
+
+    @property
+    @abc.abstractmethod
+    def log_det_scale(self) -> Float[Array, ""]:
+        """½ log det Σ."""
+
+    @abc.abstractmethod
+    def colour(self, noise: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Map standard-normal noise to a draw."""
+
+    @abc.abstractmethod
+    def whiten(self, theta: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Inverse of `colour`."""
+
+    @abc.abstractmethod
+    def output_factor(self, design: Float[Array, "n p"], outputs: int) -> Float[Array, "n o r"]:
+        """Square root F of the covariance of f = W a, so that cov(f) = F Fᵀ.
+
+        Parameters
+        ----------
+        design
+            Feature vectors a, one row per record, shape (n, p).
+        outputs
+            Number o of rows of W; θ is W flattened row by row, d = o p.
+        """
+
+    @abc.abstractmethod
+    def gram(self, design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "..."]:
+        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` needs: all, shape (d, d), or its diagonal."""
+
+    @property
+    def dim(self) -> int:
+        """Length d of θ."""
+        return self.mean.shape[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Floating-point type."""
+        return self.mean.dtype
+
+    def _sample(self, key):
+        return self.colour(jr.normal(key, (self.dim,), self.dtype))
+
+    def _log_prob(self, theta):
+        return _standard_log_prob(self.whiten(theta)) - self.log_det_scale
+
+    def _sample_and_log_prob(self, key):
+        noise = jr.normal(key, (self.dim,), self.dtype)
+        return self.colour(noise), _standard_log_prob(noise) - self.log_det_scale
+
+    def mode(self, key: PRNGKeyArray | None = None) -> Float[Array, " d"]:
+        """Where the density is largest: the mean."""
+        return self.mean
+
+    @abc.abstractmethod
+    def to_full(self) -> "FullGaussian":
+        """The same Gaussian with its covariance as a dense matrix."""
+
+    def with_natural(self, natural: GaussianNatural) -> Self:
+        """Member of the same family with other natural parameters."""
+        return type(self).from_natural(natural)
+
+    def entropy(self) -> Float[Array, ""]:
+        """Differential entropy in nats."""
+        return 0.5 * self.dim * (1 + LOG_2PI) + self.log_det_scale
+
+
+class DiagonalGaussian(AbstractGaussian):
+    """Independent Gaussians, N(m, diag(s²)).
+
+    Parameters
+    ----------
+    mean
+        m, shape (d,).
+    scale
+        Standard deviations s > 0, shape (d,).
+    """
+
+    mean: Float[Array, " d"]
+    log_scale: Float[Array, " d"]
+
+    def __init__(self, mean, scale):
+        self.mean = jnp.asarray(mean)
+        self.log_scale = jnp.log(jnp.asarray(scale, self.mean.dtype))
+
+    @classmethod
+    def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
+        """N(0, I)."""
+        return cls(jnp.zeros(dim, dtype), jnp.ones(dim, dtype))
+
+    @classmethod
+    def from_natural(cls, natural: GaussianNatural) -> Self:
+        """Gaussian with the given natural parameters."""
+        return cls(natural.linear / natural.precision, natural.precision**-0.5)
+
+    @property
+    def natural(self) -> GaussianNatural:
+        """Natural parameters, the precision as a vector."""
+        precision = jnp.exp(-2 * self.log_scale)
+        return GaussianNatural(precision * self.mean, precision)
+
+    def site(self, gradient, curvature):
+        """Natural gradient; a dense curvature gives its diagonal."""
+        curvature = curvature if curvature.ndim == 1 else jnp.diagonal(curvature)
+        return GaussianNatural(gradient + curvature * self.mean, curvature)
+
+    def evidence_left(self, natural, prior: AbstractGaussian):
+        """Least share of precision left, over the coordinates."""
+        prior_precision = jnp.diagonal(prior.to_full().natural.precision)
+        return ((natural.precision - prior_precision) * self.variance).min()
+
+    @property
+    def scale(self) -> Float[Array, " d"]:
+        """Standard deviations."""
+        return jnp.exp(self.log_scale)
+
+    @property
+    def variance(self) -> Float[Array, " d"]:
+        """Marginal variances."""
+        return jnp.exp(2 * self.log_scale)
+
+    @property
+    def covariance(self) -> Float[Array, "d d"]:
+        """Σ as a dense matrix."""
+        return jnp.diag(self.variance)
+
+    @property
+    def log_det_scale(self) -> Float[Array, ""]:
+        """½ log det Σ."""
+        return self.log_scale.sum()
+
+    def colour(self, noise):
+        """θ = m + s ⊙ noise."""
+        return self.mean + self.scale * noise
+
+    def whiten(self, theta):
+        """Inverse of `colour`."""
+        return (theta - self.mean) / self.scale
+
+    def output_factor(self, design, outputs):
+        """Outputs are independent: a diagonal square root."""
+        variance = self.variance.reshape(outputs, -1)
+        return jnp.sqrt(design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
+
+    def gram(self, design, weights):
+        """Diagonal only, shape (d,)."""
+        return jnp.einsum("noo,np->op", weights, design**2).reshape(-1)
+
+    def to_full(self) -> "FullGaussian":
+        """The same Gaussian with a dense factor."""
+        return FullGaussian(self.mean, jnp.diag(self.scale))
+
+
+class FullGaussian(AbstractGaussian):
+    """Gaussian with full covariance, N(m, L Lᵀ).
+
+    Parameters
+    ----------
+    mean
+        m, shape (d,).
+    scale_tril
+        Lower-triangular L, shape (d, d); what stands above the diagonal is ignored. The sign of a column
+        is free, so that L can be optimised without a constraint.
+    """
+
+    mean: Float[Array, " d"]
+    raw_scale_tril: Float[Array, "d d"]
+
+    def __init__(self, mean, scale_tril):
+        self.mean = jnp.asarray(mean)
+        self.raw_scale_tril = jnp.tril(jnp.asarray(scale_tril, self.mean.dtype))
+
+    @classmethod
+    def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
+        """N(0, I)."""
+        return cls(jnp.zeros(dim, dtype), jnp.eye(dim, dtype=dtype))
+
+    @classmethod
+    def from_covariance(cls, mean, covariance) -> Self:
+        """Gaussian with the given moments."""
+        return cls(mean, jnp.linalg.cholesky(jnp.asarray(covariance)))
+
+    @classmethod
+    def from_natural(cls, natural: GaussianNatural) -> Self:
+        """Gaussian with the given natural parameters."""
+        scale_tril = _inverse_cholesky(natural.precision)
+        return cls(scale_tril @ (scale_tril.T @ natural.linear), scale_tril)
+
+    @property
+    def natural(self) -> GaussianNatural:
+        """Natural parameters, the precision as a matrix."""
+        inverse = solve_triangular(self.scale_tril, jnp.eye(self.dim, dtype=self.dtype), lower=True)
+        precision = inverse.T @ inverse
+        return GaussianNatural(inverse.T @ (inverse @ self.mean), precision)
+
+    def site(self, gradient, curvature):
+        """Natural gradient; needs the dense curvature."""
+        return GaussianNatural(gradient + curvature @ self.mean, curvature)
+
+    def evidence_left(self, natural, prior: AbstractGaussian):
+        """Least share of precision left, over all directions."""
+        beyond = natural.precision - prior.to_full().natural.precision
+        kept = self.scale_tril.T @ beyond @ self.scale_tril
+        return jnp.linalg.eigvalsh(kept).min()
+
+    @property
+    def scale_tril(self) -> Float[Array, "d d"]:
+        """Lower-triangular L with Σ = L Lᵀ."""
+        return jnp.tril(self.raw_scale_tril)
+
+    @property
+    def variance(self) -> Float[Array, " d"]:
+        """Marginal variances."""
+        return (self.scale_tril**2).sum(-1)
+
+    @property
+    def covariance(self) -> Float[Array, "d d"]:
+        """Σ as a dense matrix."""
+        return self.scale_tril @ self.scale_tril.T
+
+    @property
+    def log_det_scale(self) -> Float[Array, ""]:
+        """½ log det Σ."""
+        return jnp.log(jnp.abs(jnp.diagonal(self.raw_scale_tril))).sum()
+
+    def colour(self, noise):
+        """θ = m + L noise."""
+        return self.mean + self.scale_tril @ noise
+
+    def whiten(self, theta):
+        """Inverse of `colour`."""
+        return solve_triangular(self.scale_tril, theta - self.mean, lower=True)
+
+    def output_factor(self, design, outputs):
+        """Rows of each output of W, pushed through L."""
+        blocks = self.scale_tril.reshape(outputs, -1, self.dim)
+        return jnp.einsum("np,opd->nod", design, blocks)
+
+    def gram(self, design, weights):
+        """The whole matrix, shape (d, d)."""
+        weighted = jnp.einsum("noq,np->opnq", weights, design)
+        return jnp.einsum("opnq,nr->opqr", weighted, design).reshape(self.dim, self.dim)
+
+    def to_full(self) -> "FullGaussian":
+        """Itself."""
+        return self
+
+
+def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
+    """KL[p‖q] in closed form, for any two Gaussians."""
+    mahalanobis = (q.whiten(p.mean) ** 2).sum()
+    if isinstance(p, DiagonalGaussian) and isinstance(q, DiagonalGaussian):
+        trace = jnp.exp(2 * (p.log_scale - q.log_scale)).sum()
+    else:
+        root, other = p.to_full().scale_tril, q.to_full().scale_tril
+        trace = (solve_triangular(other, root, lower=True) ** 2).sum()
+    return 0.5 * (trace + mahalanobis - p.dim) + q.log_det_scale - p.log_det_scale
+
+
+def _standard_log_prob(noise):
+    return -0.5 * (noise**2).sum() - 0.5 * noise.shape[-1] * LOG_2PI
+
+
+def _inverse_cholesky(precision):
+    """Lower-triangular L with L Lᵀ = precision⁻¹, by the Cholesky factor of the reversed matrix."""
+    reversed_factor = jnp.linalg.cholesky(precision[::-1, ::-1])
+    identity = jnp.eye(precision.shape[-1], dtype=precision.dtype)
+    return solve_triangular(reversed_factor, identity, lower=True)[::-1, ::-1].T

@@ -1,0 +1,54 @@
+"""Nodes for expectations under a standard normal."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+GAUSS_HERMITE_NODES = 40
+
+
+class Nodes(eqx.Module):
+    """Points z and weights w with E[g(z)] ≈ Σ w g(z) for z ~ N(0, I).
+
+    Attributes
+    ----------
+    points
+        Shape (k, dim).
+    weights
+        Shape (k,), summing to one.
+    """
+
+    points: Float[Array, "k dim"]
+    weights: Float[Array, " k"]
+
+
+def gauss_hermite(dtype: jnp.dtype, count: int = GAUSS_HERMITE_NODES) -> Nodes:
+    """One-dimensional nodes, exact for polynomials up to degree 2·count − 1."""
+    points, weights = np.polynomial.hermite_e.hermegauss(count)
+    return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights / weights.sum(), dtype))
+
+
+def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> Nodes:
+    """Common random numbers: draws in antithetic pairs, whitened so that second moments are exact.
+
+    Exact means: linear and quadratic functions are integrated without Monte-Carlo error, wherever there are
+    at least as many pairs as dimensions.
+    """
+    half = jr.normal(key, (max(count // 2, 1), dim), dtype)
+    if half.shape[0] >= dim:
+        half = half @ jnp.linalg.inv(jnp.linalg.cholesky(half.T @ half / half.shape[0])).T
+    points = jnp.concatenate([half, -half])
+    return Nodes(points, jnp.full(points.shape[0], 1 / points.shape[0], dtype))
+
+
+def standard_normal_nodes(
+    dim: int, dtype: jnp.dtype, key: PRNGKeyArray | None = None, count: int = 256
+) -> Nodes:
+    """Gauss–Hermite nodes in one dimension, common random numbers (which need `key`) in more."""
+    if dim == 1:
+        return gauss_hermite(dtype)
+    if key is None:
+        raise ValueError(f"key must be given: expectations over {dim} dimensions are sampled")
+    return random_nodes(key, dim, dtype, count)

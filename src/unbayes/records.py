@@ -1,0 +1,77 @@
+"""Batches of records: pytrees of arrays that share their leading axis."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+
+def count(records: Any) -> int:
+    """Number of records."""
+    return jax.tree.leaves(records)[0].shape[0]
+
+
+def accumulate(function: Callable[[Any], Any], records: Any, chunk: int) -> Any:
+    """Sum `function(part)` over parts of at most `chunk` records, so that memory stays bounded.
+
+    `function` returns a pytree of sums over the records it is given; the parts go through one `lax.scan`.
+    """
+    total = count(records)
+    whole = total // chunk
+    if whole <= 1:
+        return function(records)
+    parts = jax.tree.map(lambda a: a[: whole * chunk].reshape(whole, chunk, *a.shape[1:]), records)
+    start = jax.tree.map(
+        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, jax.tree.map(lambda a: a[0], parts))
+    )
+    result, _ = jax.lax.scan(lambda sums, part: (_add(sums, function(part)), None), start, parts)
+    if whole * chunk < total:
+        result = _add(result, function(jax.tree.map(lambda a: a[whole * chunk :], records)))
+    return result
+
+
+def _add(left, right):
+    return jax.tree.map(jnp.add, left, right)
+
+
+def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | None, ...]) -> jax.Array:
+    """Refuse what is not a finite numeric array of the given shape (None: any length), with a sentence.
+
+    Parameters
+    ----------
+    values
+        What the caller gave.
+    name
+        What the caller calls it, for the message.
+    dtype
+        Floating-point type to convert to.
+    shape
+        Expected shape.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be numeric, got an array of dtype {array.dtype}")
+    if array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape)):
+        expected = "(" + ", ".join("n" if want is None else str(want) for want in shape) + ",)"
+        raise ValueError(f"{name} must have shape {expected.replace(',,', ',')}, got {array.shape}")
+    if array.size and not np.isfinite(array).all():
+        bad = int(np.argwhere(~np.isfinite(array))[0][0])
+        raise ValueError(f"{name} must be finite, got {array[bad]} in row {bad}")
+    return jnp.asarray(array, dtype)
+
+
+def require_records(total: int, name: str) -> None:
+    """Refuse an empty batch."""
+    if total == 0:
+        raise ValueError(f"{name} must hold at least one record, got none")
+
+
+def minibatch(records: Any, size: int | None, key: PRNGKeyArray) -> Any:
+    """Draw `size` records with replacement; all of them, in order, where size is None."""
+    if size is None:
+        return records
+    rows = jax.random.randint(key, (size,), 0, count(records))
+    return jax.tree.map(lambda a: a[rows], records)

@@ -1,0 +1,7 @@
+"""Training: from records to a posterior."""
+
+from unbayes.training.base import AbstractTraining as AbstractTraining
+from unbayes.training.base import Trained as Trained
+from unbayes.training.fit import fit as fit
+from unbayes.training.gradient import GradientVI as GradientVI
+from unbayes.training.natural import NaturalGradientVI as NaturalGradientVI

@@ -1,0 +1,71 @@
+"""What training methods share: their shape, and what they return."""
+
+import abc
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from unbayes.models import AbstractModel
+from unbayes.posteriors import AbstractPosterior
+from unbayes.progress import AbstractProgress
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained posterior and how well it was trained.
+
+    Attributes
+    ----------
+    posterior
+        q(θ|D).
+    method
+        What trained it, with its settings.
+    elbo
+        Evidence lower bound at the end, equation (1).
+    stationarity
+        KL, in nats, from the posterior to its own full natural-gradient step: zero where the ELBO is
+        stationary, which unlearning relies on. None where it was not measured.
+    converged
+        Whether training ended by itself; None where it was told how long to run.
+    trace
+        ELBO at every iteration.
+    seconds
+        Wall-clock time, compilation included.
+    """
+
+    posterior: AbstractPosterior
+    method: Any
+    elbo: float
+    stationarity: float | None
+    converged: bool | None
+    trace: np.ndarray
+    seconds: float = float("nan")
+
+    def __str__(self) -> str:
+        gap = "not measured" if self.stationarity is None else f"{self.stationarity:.2g} nats"
+        ending = {True: "converged", False: "did not converge", None: "ran its course"}[self.converged]
+        return (
+            f"{type(self.posterior).__name__} of {self.posterior.dim} parameters by {self.method}\n"
+            f"  ELBO          {self.elbo:.6g}\n"
+            f"  stationarity  {gap}\n"
+            f"  {ending} after {len(self.trace)} iterations, {self.seconds:.2f} s"
+        )
+
+
+class AbstractTraining(eqx.Module):
+    """A way to find q(θ|D)."""
+
+    @abc.abstractmethod
+    def run(
+        self,
+        model: AbstractModel,
+        evidence: Any,
+        start: Any,
+        *,
+        key: PRNGKeyArray,
+        progress: AbstractProgress | None = None,
+    ) -> Trained:
+        """Train from `start`, a member of the family to fit."""

@@ -1,0 +1,88 @@
+"""The one call that trains."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from unbayes.models import AbstractConjugateModel, AbstractModel
+from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
+from unbayes.progress import AbstractProgress
+from unbayes.training.base import AbstractTraining, Trained
+from unbayes.training.gradient import GradientVI
+from unbayes.training.natural import NaturalGradientVI
+
+
+def fit(
+    model: AbstractModel,
+    records: Any,
+    *,
+    family: type[AbstractVariational] | AbstractVariational = FullGaussian,
+    method: AbstractTraining | None = None,
+    key: PRNGKeyArray,
+    progress: AbstractProgress | None = None,
+) -> Trained:
+    """Train: the posterior q(θ|D) of `model` given `records`.
+
+    Parameters
+    ----------
+    model
+        Prior and likelihood.
+    records
+        The data D, as `model.encode` takes them.
+    family
+        Class of the posterior, or a member of it to start from (a flow of a certain depth, say). A model with
+        a conjugate prior ignores it.
+    method
+        How to train. By default: exactly, where the family is conjugate; `NaturalGradientVI` for Gaussians;
+        `GradientVI` for anything else.
+    key
+        Key of whatever is random.
+    progress
+        A `ProgressBar()`, say.
+    """
+    started = time.perf_counter()
+    evidence = model.encode(records)
+    if isinstance(model, AbstractConjugateModel):
+        if method is not None:
+            raise ValueError(f"method must be left out: the posterior of {type(model).__name__} is exact")
+        trained = _condition(model.prior, model, evidence)
+    else:
+        start_key, run_key = jax.random.split(key)
+        start = _start(family, model, start_key)
+        if method is None and isinstance(model.conjugate_prior, type(start)):
+            trained = _condition(model.conjugate_prior, model, evidence)
+        else:
+            if method is None:
+                method = NaturalGradientVI() if isinstance(start, AbstractGaussian) else GradientVI()
+            trained = method.run(model, evidence, start, key=run_key, progress=progress)
+    jax.block_until_ready(trained.posterior)
+    return dataclasses.replace(trained, seconds=time.perf_counter() - started)
+
+
+def _start(family, model: AbstractModel, key) -> AbstractVariational:
+    if isinstance(family, type) and issubclass(family, AbstractVariational):
+        return family.standard(model.dim, model.dtype, key=key)
+    if not isinstance(family, AbstractVariational):
+        raise TypeError(f"family must be a variational family or a member of one, got {family!r}")
+    if (family.dim, family.dtype) != (model.dim, model.dtype):
+        raise ValueError(
+            f"family must have {model.dim} parameters of {model.dtype}, got {family.dim} of {family.dtype}"
+        )
+    return family
+
+
+def _condition(prior: AbstractExponentialFamily, model: AbstractModel, evidence: Any) -> Trained:
+    """Exact posterior: natural parameters plus sufficient statistics."""
+    statistics = model.sufficient_statistics(evidence)
+    posterior = prior.with_natural(jax.tree.map(jnp.add, prior.natural, statistics))
+    theta = posterior.sample(jax.random.key(0))
+    log_evidence = (
+        model.log_prior(theta) + model.log_likelihood(theta, evidence).sum() - posterior.log_prob(theta)
+    )
+    trace = np.asarray(log_evidence)[None]
+    return Trained(posterior, "Bayes' rule", float(log_evidence), 0.0, True, trace)

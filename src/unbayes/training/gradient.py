@@ -1,0 +1,105 @@
+"""Variational inference by stochastic gradients."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.random as jr
+import optax
+from jaxtyping import PRNGKeyArray
+
+from unbayes.loop import ADAM, minimise
+from unbayes.models import AbstractModel
+from unbayes.objectives import elbo
+from unbayes.posteriors import AbstractGaussian, AbstractVariational
+from unbayes.progress import AbstractProgress
+from unbayes.records import count, minibatch
+from unbayes.training.base import AbstractTraining, Trained
+from unbayes.training.natural import natural_step
+
+# Beyond this many parameters, dense second derivatives of a general model cost more than the training.
+LARGEST_MEASURED_DIM = 1000
+
+
+class GradientVI(AbstractTraining):
+    """Maximise the ELBO, equation (1), by reparametrised stochastic gradients; works for every family.
+
+    Parameters
+    ----------
+    iterations
+        Number of steps, at most.
+    draws
+        Draws of θ in each step.
+    batch_size
+        Records in each step, drawn with replacement and scaled up; None takes all of them.
+    optimizer
+        Any optax gradient transformation.
+    early_stop
+        Stop once the ELBO no longer improves beyond noise.
+    """
+
+    iterations: int = eqx.field(static=True, default=10_000)
+    draws: int = eqx.field(static=True, default=16)
+    batch_size: int | None = eqx.field(static=True, default=None)
+    optimizer: optax.GradientTransformation = eqx.field(static=True, default=ADAM)
+    early_stop: bool = eqx.field(static=True, default=True)
+
+    def run(
+        self,
+        model: AbstractModel,
+        evidence: Any,
+        start: AbstractVariational,
+        *,
+        key: PRNGKeyArray,
+        progress: AbstractProgress | None = None,
+    ) -> Trained:
+        """Train from `start`."""
+        loop_key, elbo_key, node_key = jr.split(key, 3)
+        posterior, trace = minimise(
+            NegativeElbo(model, evidence, self.draws, self.batch_size),
+            start,
+            optimizer=self.optimizer,
+            iterations=self.iterations,
+            key=loop_key,
+            progress=progress,
+            description="maximising the ELBO",
+            early_stop=self.early_stop,
+        )
+        measured = isinstance(posterior, AbstractGaussian) and (
+            model.integral_dim < model.dim or model.dim <= LARGEST_MEASURED_DIM
+        )
+        return Trained(
+            posterior=posterior,
+            method=self,
+            elbo=float(_measure_elbo(posterior, model, evidence, elbo_key)),
+            stationarity=float(_stationarity(model, evidence, posterior, node_key)) if measured else None,
+            converged=len(trace) < self.iterations if self.early_stop else None,
+            trace=-trace,
+        )
+
+
+class NegativeElbo(eqx.Module):
+    """−ELBO of a random batch, scaled to all records."""
+
+    model: AbstractModel
+    evidence: Any
+    draws: int = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
+
+    def __call__(self, candidate: AbstractVariational, key: PRNGKeyArray):
+        """Estimate from one batch and `draws` draws."""
+        batch_key, draw_key = jr.split(key)
+        batch = minibatch(self.evidence, self.batch_size, batch_key)
+        scale = count(self.evidence) / count(batch)
+        return -elbo(candidate, self.model, batch, key=draw_key, draws=self.draws, scale=scale)
+
+
+@eqx.filter_jit
+def _measure_elbo(posterior, model: AbstractModel, evidence, key):
+    if isinstance(posterior, AbstractGaussian) and model.integral_dim == 1:
+        return elbo(posterior, model, evidence)
+    return elbo(posterior, model, evidence, key=key)
+
+
+@eqx.filter_jit
+def _stationarity(model: AbstractModel, evidence, gaussian: AbstractGaussian, key):
+    return natural_step(model, evidence, gaussian, model.nodes(key))[1]
