@@ -23,18 +23,7 @@ Candidate = TypeVar("Candidate", bound=AbstractPosterior)
 Objective = Callable[[Candidate, PRNGKeyArray], Float[Array, ""]]
 
 
-def minimise(
-    objective: Objective,
-    start: Candidate,
-    *,
-    optimizer: optax.GradientTransformation = ADAM,
-    iterations: int,
-    key: PRNGKeyArray,
-    lanes: Any = None,
-    progress: AbstractProgress | None = None,
-    description: str = "optimising",
-    early_stop: bool = False,
-) -> tuple[Candidate, Float[np.ndarray, "*lanes iterations"]]:
+def minimise(objective: Objective, start: Candidate, **settings) -> tuple[Candidate, Float[np.ndarray, " i"]]:
     """Follow stochastic gradients of `objective(candidate, key)` from `start`.
 
     Parameters
@@ -42,23 +31,9 @@ def minimise(
     objective
         A pytree, so that calls with the same shapes share one compilation.
     start
-        Where to begin; leaves that are not floating-point arrays, or are marked non-trainable, stay as they are.
-    optimizer
-        Any optax gradient transformation.
-    iterations
-        Number of steps; the same random numbers are used however progress is reported.
-    key
-        Key of the draws.
-    lanes
-        Where several problems differ in some leaves of `objective` alone: a tree like `objective` that holds 0
-        at those leaves, which carry a leading axis, and None elsewhere. All are solved in one compiled call, on
-        the same random numbers, and results carry that axis too.
-    progress
-        Told about every fiftieth of the work.
-    description
-        What the progress meter calls it.
-    early_stop
-        Stop once a fiftieth of the iterations no longer improves on the one before it beyond noise, twice.
+        Where to begin; leaves that are not floating-point arrays, or marked non-trainable, stay as they are.
+    **settings
+        As for `minimise_each`.
 
     Returns
     -------
@@ -67,14 +42,58 @@ def minimise(
     trace
         Value of the objective at every iteration.
     """
+    lifted = jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, objective)
+    lanes = jax.tree.map(lambda leaf: 0 if eqx.is_array(leaf) else None, objective)
+    ((candidate, trace),) = minimise_each(lifted, lanes, start, **settings)
+    return candidate, trace
+
+
+def minimise_each(
+    objective: Objective,
+    lanes: Any,
+    start: Candidate,
+    *,
+    optimizer: optax.GradientTransformation = ADAM,
+    iterations: int,
+    key: PRNGKeyArray,
+    progress: AbstractProgress | None = None,
+    description: str = "optimising",
+    early_stop: bool = False,
+) -> list[tuple[Candidate, Float[np.ndarray, " i"]]]:
+    """Solve several problems that differ in some leaves of `objective`, on the same random numbers.
+
+    Parameters
+    ----------
+    objective
+        As for `minimise`; the leaves that differ carry a leading axis, one entry per problem.
+    lanes
+        A tree like `objective` with 0 at those leaves and None elsewhere.
+    start
+        Where all of them begin.
+    optimizer
+        Any optax gradient transformation.
+    iterations
+        Number of steps; the same random numbers are used however progress is reported.
+    key
+        Key of the draws.
+    progress
+        Told about every fiftieth of the work.
+    description
+        What the progress meter calls it.
+    early_stop
+        Stop once a fiftieth of the iterations no longer improves on the one before it beyond noise, twice.
+    """
     progress = Silent() if progress is None else progress
     parameters, rest = eqx.partition(
         start, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, paramax.NonTrainable)
     )
-    state = (parameters, optimizer.init(parameters))
-    if lanes is not None:
-        width = jax.tree.leaves(eqx.filter(objective, _marked(lanes)))[0].shape[0]
-        state = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), state)
+    varying = jax.tree.map(
+        lambda axis, leaf: None if axis is None else leaf, lanes, objective, is_leaf=lambda axis: axis is None
+    )
+    width = jax.tree.leaves(varying)[0].shape[0]
+    state = jax.tree.map(
+        lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), (parameters, optimizer.init(parameters))
+    )
     keys = jr.split(key, iterations)
     report = iterations if progress.silent and not early_stop else max(iterations // REPORTS, 1)
     pieces: list[np.ndarray] = []
@@ -89,7 +108,11 @@ def minimise(
                 settled = settled + 1 if _no_better(*pieces[-2:]) else 0
                 if settled == 2:
                     break
-    return eqx.combine(state[0], rest), np.concatenate(pieces, axis=-1)
+    trace = np.concatenate(pieces, axis=-1)
+    return [
+        (eqx.combine(jax.tree.map(lambda leaf, lane=lane: leaf[lane], state[0]), rest), trace[lane])
+        for lane in range(width)
+    ]
 
 
 @eqx.filter_jit
@@ -102,18 +125,14 @@ def _advance(objective, lanes, state, rest, keys, optimizer):
                 return objective(eqx.combine(parameters, rest), key)
 
             value, gradient = eqx.filter_value_and_grad(loss)(parameters)
-            updates, memory = optimizer.update(gradient, memory, parameters)
+            # optax raises Python floats to integer counts, which strict promotion refuses.
+            with jax.numpy_dtype_promotion("standard"):
+                updates, memory = optimizer.update(gradient, memory, parameters)
             return (eqx.apply_updates(parameters, updates), memory), value
 
         return jax.lax.scan(step, state, keys)
 
-    if lanes is None:
-        return run(objective, state)
     return eqx.filter_vmap(run, in_axes=(lanes, 0))(objective, state)
-
-
-def _marked(lanes):
-    return jax.tree.map(lambda axis: axis is not None, lanes, is_leaf=lambda axis: axis is None)
 
 
 def _no_better(before: np.ndarray, after: np.ndarray) -> bool:

@@ -88,7 +88,9 @@ def eubo(
         gaussian = _require_quadrature(candidate, model)
         if not isinstance(full, AbstractGaussian) or log_max is not None:
             raise ValueError("key must be given: without it, full must be Gaussian and lam zero")
-        return scale * model.expected_log_likelihood(gaussian, erased, model.nodes()) + gaussian_kl(gaussian, full)
+        return scale * model.expected_log_likelihood(gaussian, erased, model.nodes()) + gaussian_kl(
+            gaussian, full
+        )
     thetas, log_candidate = candidate.sample_and_log_prob(key, (draws,))
     log_full = full.log_prob(thetas)
     log_likelihood = scale * _log_likelihood(model, thetas, erased)
@@ -118,7 +120,7 @@ def removal_log_weights(
     log_max: Float[Array, ""],
     lam: float | Float[Array, ""],
 ) -> Float[Array, " s"]:
-    """Log-weights that turn draws of q(θ|D) into draws of p̃_adj(θ|D_r; λ) ∝ q(θ|D) / p_adj(D_e|θ; λ), equation (7).
+    """Log-weights 1/p_adj(D_e|θ; λ) that turn draws of q(θ|D) into draws of p̃_adj(θ|D_r; λ), equation (7).
 
     Parameters
     ----------
@@ -156,5 +158,7 @@ def _log_likelihood(model: AbstractModel, thetas, evidence) -> Float[Array, " s"
 
 def _require_quadrature(candidate: AbstractPosterior, model: AbstractModel) -> AbstractGaussian:
     if not isinstance(candidate, AbstractGaussian) or model.integral_dim != 1:
-        raise ValueError("key must be given: without it, candidate must be Gaussian and the predictor a scalar")
+        raise ValueError(
+            "key must be given: without it, candidate must be Gaussian and the predictor a scalar"
+        )
     return candidate

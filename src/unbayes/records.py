@@ -54,9 +54,12 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numeric, got an array of dtype {array.dtype}")
-    if array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape)):
-        expected = "(" + ", ".join("n" if want is None else str(want) for want in shape) + ",)"
-        raise ValueError(f"{name} must have shape {expected.replace(',,', ',')}, got {array.shape}")
+    fits = array.ndim == len(shape) and all(
+        want in (None, got) for want, got in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        expected = ", ".join("n" if want is None else str(want) for want in shape)
+        raise ValueError(f"{name} must have shape ({expected}), got {array.shape}")
     if array.size and not np.isfinite(array).all():
         bad = int(np.argwhere(~np.isfinite(array))[0][0])
         raise ValueError(f"{name} must be finite, got {array[bad]} in row {bad}")

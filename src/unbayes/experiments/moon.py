@@ -40,7 +40,7 @@ def moon(scenario: Scenario = "moon", seed: int = 0) -> Problem:
     seed
         Seed of the data and of the inducing inputs.
     """
-    x, y = make_moons(100, noise=0.2, random_state=seed)
+    x, y = map(np.asarray, make_moons(100, noise=0.2, random_state=seed))
     order = np.argsort(x[:, 0], kind="stable")
     if scenario == "moon":
         erased = order[-20:]

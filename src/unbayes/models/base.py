@@ -47,11 +47,11 @@ class AbstractModel(eqx.Module):
 
     @abc.abstractmethod
     def log_prior(self, theta: Float[Array, " d"]) -> Float[Array, ""]:
-        """log p(θ)."""
+        """Log p(θ)."""
 
     @abc.abstractmethod
     def log_likelihood(self, theta: Float[Array, " d"], evidence: Any) -> Float[Array, " n"]:
-        """log p(record|θ), one number per record."""
+        """Log p(record|θ), one number per record."""
 
     def log_likelihood_at(
         self, thetas: Float[Array, "s d"], evidence: Any
@@ -77,7 +77,7 @@ class AbstractModel(eqx.Module):
         return accumulate(part, evidence, max(CHUNK_ELEMENTS // thetas.shape[0], 1))
 
     def nodes(self, key: PRNGKeyArray | None = None, count: int = 256) -> Nodes:
-        """Nodes for `expected_log_likelihood` and `sites`; deterministic where the integral has one dimension."""
+        """Nodes for `expected_log_likelihood` and `site`; not random where the integral has one dimension."""
         return standard_normal_nodes(self.integral_dim, self.dtype, key, count)
 
     @property
@@ -132,7 +132,7 @@ class AbstractModel(eqx.Module):
     def log_predictive(
         self, posterior: AbstractPosterior, records: Any, *, key: PRNGKeyArray, draws: int = 1000
     ) -> Float[Array, " n"]:
-        """log ∫ p(record|θ) q(θ) dθ of each record, from `draws` samples of θ."""
+        """Log ∫ p(record|θ) q(θ) dθ of each record, from `draws` samples of θ."""
         evidence = self.encode(records)
         thetas = posterior.sample(key, (draws,))
         each = jax.vmap(self.log_likelihood, (0, None))(thetas, evidence)
@@ -144,5 +144,3 @@ def _differentiated_site(log_density, gaussian: AbstractGaussian, nodes: Nodes) 
     gradient = nodes.weights @ jax.vmap(jax.grad(log_density))(thetas)
     curvature = -jnp.tensordot(nodes.weights, jax.vmap(jax.hessian(log_density))(thetas), 1)
     return gaussian.site(gradient, curvature)
-
-

@@ -45,7 +45,7 @@ class AbstractConjugateModel(AbstractModel):
         return self.prior
 
     def log_prior(self, theta):
-        """log p(θ)."""
+        """Log p(θ)."""
         return self.prior.log_prob(theta)
 
 

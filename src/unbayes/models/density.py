@@ -69,11 +69,11 @@ class DensityModel(AbstractModel):
         return jax.tree.unflatten(structure, arrays)
 
     def log_prior(self, theta):
-        """log p(θ)."""
+        """Log p(θ)."""
         return self.prior_log_density(theta)
 
     def log_likelihood(self, theta, evidence):
-        """log p(record|θ) of each record."""
+        """Log p(record|θ) of each record."""
         return jax.vmap(self.record_log_density, (None, 0))(theta, evidence)
 
 
@@ -122,7 +122,7 @@ class GammaShape(AbstractModel):
         return y
 
     def log_prior(self, theta):
-        """log p(θ)."""
+        """Log p(θ)."""
         return self.prior.log_prob(theta)
 
     def log_likelihood(self, theta, evidence):

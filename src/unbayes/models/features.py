@@ -67,7 +67,9 @@ class PolynomialFeatures(AbstractFeatures):
 
     def __call__(self, x):
         """All first powers, then all squares, and so on."""
-        return _with_bias(jnp.concatenate([x**power for power in range(1, self.degree + 1)], axis=1), self.bias)
+        return _with_bias(
+            jnp.concatenate([x**power for power in range(1, self.degree + 1)], axis=1), self.bias
+        )
 
 
 class FunctionFeatures(AbstractFeatures):
@@ -141,8 +143,8 @@ class InducingInputs(AbstractFeatures):
         self.scale_tril = jnp.linalg.cholesky(kernel(self.locations, self.locations) + nugget)
         if not bool(jnp.isfinite(self.scale_tril).all()):
             raise ValueError(
-                f"the kernel matrix of the inducing inputs is not positive definite in {self.scale_tril.dtype} "
-                f"at jitter={jitter}; give a larger jitter, or spread the inducing inputs"
+                "the kernel matrix of the inducing inputs is not positive definite in "
+                f"{self.scale_tril.dtype} at jitter={jitter}; give a larger jitter, or move them apart"
             )
 
     @property

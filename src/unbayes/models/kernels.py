@@ -1,7 +1,6 @@
 """Stationary kernels with a length scale per input dimension (ARD)."""
 
 import abc
-from typing import Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -42,9 +41,9 @@ class Matern(AbstractKernel):
 
     variance: Float[Array, ""]
     lengthscales: Float[Array, " k"]
-    smoothness: Literal[0.5, 1.5, 2.5] = eqx.field(static=True)
+    smoothness: float = eqx.field(static=True)
 
-    def __init__(self, variance, lengthscales, smoothness: Literal[0.5, 1.5, 2.5] = 2.5):
+    def __init__(self, variance, lengthscales, smoothness: float = 2.5):
         if smoothness not in (0.5, 1.5, 2.5):
             raise ValueError(f"smoothness must be 0.5, 1.5 or 2.5, got {smoothness}")
         self.lengthscales = jnp.atleast_1d(jnp.asarray(lengthscales, jnp.result_type(float)))

@@ -16,17 +16,17 @@ from unbayes.posteriors import DiagonalGaussian
 
 
 def linear_regression(features: int, *, noise_scale: float, prior_scale: float = 1.0, bias: bool = True):
-    """y = bias + wᵀx + noise of known scale; weights N(0, prior_scale²)."""
+    """Y = bias + wᵀx + noise of known scale; weights N(0, prior_scale²)."""
     return _regression(GaussianLikelihood(noise_scale), features, prior_scale, bias)
 
 
 def logistic_regression(features: int, *, prior_scale: float = 1.0, bias: bool = True) -> LinearModel:
-    """y ∈ {0, 1} with log-odds bias + wᵀx; weights N(0, prior_scale²)."""
+    """Y ∈ {0, 1} with log-odds bias + wᵀx; weights N(0, prior_scale²)."""
     return _regression(BernoulliLikelihood(), features, prior_scale, bias)
 
 
 def softmax_regression(features: int, classes: int, *, prior_scale: float = 1.0, bias: bool = True):
-    """y among `classes` with logits W x; weights N(0, prior_scale²)."""
+    """Y among `classes` with logits W x; weights N(0, prior_scale²)."""
     return _regression(CategoricalLikelihood(classes), features, prior_scale, bias)
 
 

@@ -28,7 +28,7 @@ class AbstractLikelihood(eqx.Module):
 
     @abc.abstractmethod
     def log_prob(self, f: Float[Array, "..."], y: Array) -> Float[Array, ""]:
-        """log p(y|f) of one record; f has shape () or (outputs,)."""
+        """Log p(y|f) of one record; f has shape () or (outputs,)."""
 
     @abc.abstractmethod
     def predictive(self, f: Float[Array, "k n ..."], log_weights: Float[Array, " k"]) -> AbstractPredictive:
@@ -95,7 +95,7 @@ class BernoulliLikelihood(AbstractLikelihood):
         return _require_labels(labels, 2, name)
 
     def log_prob(self, f, y):
-        """log σ(±f)."""
+        """Log σ(±f)."""
         return log_sigmoid((2 * y - 1) * f)
 
     def predictive(self, f, log_weights):
@@ -167,7 +167,5 @@ def _require_labels(labels: Array, classes: int, name: str) -> Array:
     wrong = (values < 0) | (values >= classes) | (values != np.floor(values))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(
-            f"{name} must hold labels 0 to {classes - 1}, got {values[row]:g} in row {row}"
-        )
+        raise ValueError(f"{name} must hold labels 0 to {classes - 1}, got {values[row]:g} in row {row}")
     return labels

@@ -37,8 +37,8 @@ class LinearEvidence(eqx.Module):
 class LinearModel(AbstractModel):
     """y ~ likelihood(f), f = a(x)ᵀθ, θ Gaussian.
 
-    Linear, logistic, softmax and Poisson regression, and sparse Gaussian processes, are all of this kind. With
-    several outputs, θ is the matrix W of shape (outputs, p), row by row, and f = W a(x).
+    Linear, logistic, softmax and Poisson regression, and sparse Gaussian processes, are all of this kind.
+    With several outputs, θ is the matrix W of shape (outputs, p), row by row, and f = W a(x).
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class LinearModel(AbstractModel):
         expected = likelihood.outputs * features.size
         if prior.dim != expected:
             raise ValueError(
-                f"prior must have length {expected} ({likelihood.outputs} outputs × {features.size} features), "
-                f"got {prior.dim}"
+                f"prior must have length {expected} ({likelihood.outputs} outputs × {features.size} "
+                f"features), got {prior.dim}"
             )
         if likelihood.outputs > 1 and getattr(features, "conditional_variance", False):
             raise ValueError("conditional_variance needs a likelihood with a single output")
@@ -106,11 +106,11 @@ class LinearModel(AbstractModel):
         return f[:, 0] if self.likelihood.outputs == 1 else f
 
     def log_prior(self, theta):
-        """log p(θ)."""
+        """Log p(θ)."""
         return self.prior.log_prob(theta)
 
     def log_likelihood(self, theta, evidence: LinearEvidence):
-        """log p(y|f), or its expectation over f given θ where θ leaves f open, equation (10)."""
+        """Log p(y|f), or its expectation over f given θ where θ leaves f open, equation (10)."""
         f = self.predictor(theta, evidence.design)
         if evidence.variance is None:
             return jax.vmap(self.likelihood.log_prob)(f, evidence.targets)
@@ -121,7 +121,9 @@ class LinearModel(AbstractModel):
 
         def part(evidence):
             moments = self._predictor_moments(gaussian, evidence)
-            return jax.vmap(self._record_expectation, (0, 0, 0, None))(*moments, evidence.targets, nodes).sum()
+            return jax.vmap(self._record_expectation, (0, 0, 0, None))(
+                *moments, evidence.targets, nodes
+            ).sum()
 
         return accumulate(part, evidence, self._chunk(nodes))
 
@@ -155,7 +157,9 @@ class LinearModel(AbstractModel):
             return mean, jnp.sqrt(variance)[:, None, None]
         covariance = factor @ factor.mT
         tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
-        return mean, jnp.linalg.cholesky(covariance + tiny[:, None, None] * jnp.eye(outputs, dtype=mean.dtype))
+        return mean, jnp.linalg.cholesky(
+            covariance + tiny[:, None, None] * jnp.eye(outputs, dtype=mean.dtype)
+        )
 
     def sufficient_statistics(self, evidence: LinearEvidence) -> GaussianNatural:
         """What the records add to the natural parameters of a conjugate belief, Gaussian likelihood only."""
@@ -207,4 +211,3 @@ def _sampled_predictive(model: LinearModel, posterior, design, variance, key, dr
     if variance is not None:
         f = f + jnp.sqrt(variance) * jax.random.normal(f_key, f.shape, f.dtype)
     return model.likelihood.predictive(f, jnp.full(draws, -jnp.log(draws), f.dtype))
-

@@ -1,7 +1,7 @@
 """What every belief over the parameters can do."""
 
 import abc
-from typing import Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -89,7 +89,7 @@ class AbstractExponentialFamily(AbstractPosterior):
         """Member of the same family with other natural parameters."""
 
     @abc.abstractmethod
-    def evidence_left(self, natural: PyTree[Float[Array, "..."]], prior: Self) -> Float[Array, ""]:
+    def evidence_left(self, natural: Any, prior: Any) -> Float[Array, ""]:
         """Least share of this belief's evidence that `natural` still holds beyond `prior`.
 
         The minimum over counts, or over directions of θ. Below zero, more evidence was taken away than this

@@ -234,7 +234,7 @@ class NormalInverseGamma(AbstractExponentialFamily):
 
     @property
     def scale(self) -> Float[Array, ""]:
-        """b of the inverse gamma."""
+        """B of the inverse gamma."""
         return self.energy - 0.5 * self.linear @ self.unit_noise.mean
 
     @property
@@ -332,7 +332,7 @@ class Table(AbstractExponentialFamily):
         """Table over the same values."""
         return type(self)(self.values, natural)
 
-    def evidence_left(self, natural, prior: Self):
+    def evidence_left(self, natural, prior):
         """Any change of a table can have come from data: the whole share."""
         return jnp.ones((), self.dtype)
 

@@ -20,6 +20,7 @@ from flowjax.bijections import (
 from jax.scipy.optimize import minimize
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
+from paramax.utils import inv_softplus
 
 from unbayes.posteriors.base import AbstractVariational
 from unbayes.posteriors.gaussian import FullGaussian
@@ -153,7 +154,5 @@ def _layer(key, dim: int, width: int, depth: int, permutation: Permutation) -> A
 def _scaled_shift() -> Affine:
     """Affine map whose scale stays above 0.01: deep stacks can neither collapse nor blow up at once."""
     floor = 1e-2
-    scale = paramax.Parameterize(
-        lambda x: jax.nn.softplus(x) + floor, paramax.utils.inv_softplus(jnp.asarray(1 - floor))
-    )
+    scale = paramax.Parameterize(lambda x: jax.nn.softplus(x) + floor, inv_softplus(jnp.asarray(1 - floor)))
     return eqx.tree_at(lambda a: a.scale, Affine(), scale)

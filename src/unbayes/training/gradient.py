@@ -37,17 +37,17 @@ class GradientVI(AbstractTraining):
         Stop once the ELBO no longer improves beyond noise.
     """
 
-    iterations: int = eqx.field(static=True, default=10_000)
-    draws: int = eqx.field(static=True, default=16)
-    batch_size: int | None = eqx.field(static=True, default=None)
-    optimizer: optax.GradientTransformation = eqx.field(static=True, default=ADAM)
-    early_stop: bool = eqx.field(static=True, default=True)
+    iterations: int = 10_000
+    draws: int = 16
+    batch_size: int | None = None
+    optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
+    early_stop: bool = True
 
     def run(
         self,
         model: AbstractModel,
         evidence: Any,
-        start: AbstractVariational,
+        start: Any,
         *,
         key: PRNGKeyArray,
         progress: AbstractProgress | None = None,
@@ -64,14 +64,15 @@ class GradientVI(AbstractTraining):
             description="maximising the ELBO",
             early_stop=self.early_stop,
         )
-        measured = isinstance(posterior, AbstractGaussian) and (
-            model.integral_dim < model.dim or model.dim <= LARGEST_MEASURED_DIM
-        )
+        stationarity = None
+        affordable = model.integral_dim < model.dim or model.dim <= LARGEST_MEASURED_DIM
+        if isinstance(posterior, AbstractGaussian) and affordable:
+            stationarity = float(_stationarity(model, evidence, posterior, node_key))
         return Trained(
             posterior=posterior,
             method=self,
             elbo=float(_measure_elbo(posterior, model, evidence, elbo_key)),
-            stationarity=float(_stationarity(model, evidence, posterior, node_key)) if measured else None,
+            stationarity=stationarity,
             converged=len(trace) < self.iterations if self.early_stop else None,
             trace=-trace,
         )

@@ -36,15 +36,15 @@ class NaturalGradientVI(AbstractTraining):
         Number of common random numbers, where quadrature is not possible.
     """
 
-    iterations: int = eqx.field(static=True, default=1000)
-    tolerance: float = eqx.field(static=True, default=1e-12)
-    nodes: int = eqx.field(static=True, default=256)
+    iterations: int = 1000
+    tolerance: float = 1e-12
+    nodes: int = 256
 
     def run(
         self,
         model: AbstractModel,
         evidence: Any,
-        start: AbstractGaussian,
+        start: Any,
         *,
         key: PRNGKeyArray,
         progress: AbstractProgress | None = None,

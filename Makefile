@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test test-fast lint format clean
+
+help:  ## Say what there is.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	touch $@
+
+demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
+	$(BIN)/python -m unbayes.experiments.demo
+
+test: $(VENV)/.installed lint  ## Lint, then all tests.
+	$(BIN)/python -m pytest -n 2
+
+test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(VENV)/.installed  ## Style and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.installed  ## Put the code in order.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove the environment and all that was built.
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis

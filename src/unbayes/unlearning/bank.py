@@ -1,0 +1,160 @@
+"""Unlearning by the reverse KL, equation (9), on a bank of fixed draws."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.diagnostics import diagnose_weights
+from unbayes.loop import ADAM, minimise
+from unbayes.objectives import cross_entropy, removal_log_weights
+from unbayes.posteriors import (
+    AbstractGaussian,
+    AbstractPosterior,
+    DiagonalGaussian,
+    FullGaussian,
+)
+from unbayes.quadrature import random_nodes
+from unbayes.unlearning.adjusted import doubts_about, log_likelihood_at, require_variational
+from unbayes.unlearning.base import AbstractAdditiveMethod, AbstractAdjustedMethod
+from unbayes.unlearning.result import Solution
+
+
+class BankReverseKL(AbstractAdditiveMethod, AbstractAdjustedMethod):
+    """Minimise the reverse KL on draws θ_1 … θ_S of q(θ|D) that a key fixes once and for all.
+
+    One pass over the erased records leaves log p(D_e|θ_s), which adds up over batches and serves every λ.
+    With Pareto-smoothed weights, the best Gaussian has the weighted moments; a flow is fitted to the weighted
+    draws.
+
+    Parameters
+    ----------
+    lam
+        Threshold λ in [0, 1]: 1 unlearns nothing, 0 uses the plain likelihood.
+    draws
+        Size S of the bank.
+    iterations, batch_size, optimizer
+        For flows: number of steps, draws taken from the bank in each, and any optax gradient transformation.
+    """
+
+    lam: float = 0.0
+    draws: int = 10_000
+    iterations: int = 3000
+    batch_size: int = 500
+    optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
+
+    def check(self, posterior, model):
+        """Refuse a posterior that is neither Gaussian nor a flow."""
+        require_variational(self, posterior)
+
+    @property
+    def summary_settings(self) -> tuple:
+        """The size of the bank."""
+        return (self.draws,)
+
+    def summarise(self, posterior, model, erased, *, key):
+        """Log p(D_e|θ_s) at the draws, split into deviations and mean."""
+        thetas, _ = _bank(posterior, key, self.draws)
+        return log_likelihood_at(model, thetas, erased)
+
+    def solve(self, posterior, model, value, *, key, progress=None) -> Solution:
+        """Solve at the method's own λ."""
+        return self.solve_each(posterior, value, (self.lam,), key=key, progress=progress)[0]
+
+    def run_each(self, posterior, model, erased, lams, *, key, progress=None) -> list[Solution]:
+        """One pass over the erased records, then one solution for every λ."""
+        value = self.summarise(posterior, model, erased, key=key)
+        return self.solve_each(posterior, value, lams, key=key, progress=progress)
+
+    def solve_each(
+        self,
+        posterior: AbstractPosterior,
+        value: Any,
+        lams: Sequence[float],
+        *,
+        key: PRNGKeyArray,
+        progress=None,
+    ) -> list[Solution]:
+        """Solve for every λ from the same statistics."""
+        deviations, mean = value
+        thetas, log_full = _bank(posterior, key, self.draws)
+        mode_key, fit_key = jr.split(jr.fold_in(key, 1))
+        log_max = posterior.max_log_prob(mode_key)
+        found = []
+        for lam in lams:
+            diagnosis = diagnose_weights(removal_log_weights(deviations, mean, log_full, log_max, lam))
+            log_weights = jnp.asarray(diagnosis.log_weights, thetas.dtype)
+            trace = np.empty(0)
+            if lam == 1:
+                candidate = posterior
+            elif isinstance(posterior, AbstractGaussian):
+                candidate = _weighted_moments(posterior, thetas, log_weights)
+            else:
+                candidate, trace = minimise(
+                    _Resampled(thetas, log_weights, self.batch_size),
+                    posterior,
+                    optimizer=self.optimizer,
+                    iterations=self.iterations,
+                    key=fit_key,
+                    progress=progress,
+                    description="fitting the weighted draws",
+                )
+            ess, khat = diagnosis.effective_sample_size, diagnosis.khat
+            found.append(Solution(candidate, trace, ess, khat, doubts_about(diagnosis)))
+        return found
+
+
+class _Resampled(eqx.Module):
+    """Cross-entropy on draws taken from the bank in proportion to their weights."""
+
+    thetas: Float[Array, "s d"]
+    log_weights: Float[Array, " s"]
+    batch_size: int = eqx.field(static=True)
+
+    def __call__(self, candidate: AbstractPosterior, key: PRNGKeyArray):
+        rows = jr.categorical(key, self.log_weights, shape=(self.batch_size,))
+        uniform = jnp.full(self.batch_size, -jnp.log(self.batch_size), self.thetas.dtype)
+        return cross_entropy(candidate, self.thetas[rows], uniform)
+
+
+@eqx.filter_jit
+def _bank(posterior: AbstractPosterior, key: PRNGKeyArray, draws: int):
+    """Draws and their log-density; those of a Gaussian have its very mean and covariance."""
+    if not isinstance(posterior, AbstractGaussian):
+        return posterior.sample_and_log_prob(key, (draws,))
+    thetas = jax.vmap(posterior.colour)(random_nodes(key, posterior.dim, posterior.dtype, draws).points)
+    return thetas, posterior.log_prob(thetas)
+
+
+@eqx.filter_jit
+def _weighted_moments(
+    posterior: AbstractGaussian, thetas: Float[Array, "s d"], log_weights: Float[Array, " s"]
+) -> AbstractGaussian:
+    """The Gaussian closest in reverse KL to the weighted draws.
+
+    Few effective draws do not span θ. As an inverse-Wishart prior would, d + 1 further draws are supposed to
+    have confirmed the trained covariance: negligible beside many, never an indefinite matrix beside few.
+    """
+    weights = jnp.exp(log_weights)
+    noise = jax.vmap(posterior.whiten)(thetas)
+    shift = weights @ noise
+    effective = 1 / (weights @ weights)
+    confirmed = posterior.dim + 1
+
+    def shrink(moment, trained):
+        return (effective * moment + confirmed * trained) / (effective + confirmed)
+
+    mean = posterior.colour(shift)
+    centred = noise - shift
+    if isinstance(posterior, DiagonalGaussian):
+        return DiagonalGaussian(mean, posterior.scale * jnp.sqrt(shrink(weights @ centred**2, 1.0)))
+    covariance = shrink(
+        (centred * weights[:, None]).T @ centred, jnp.eye(posterior.dim, dtype=posterior.dtype)
+    )
+    return FullGaussian(mean, posterior.to_full().scale_tril @ jnp.linalg.cholesky(covariance))

@@ -1,0 +1,54 @@
+"""Exact unlearning, equation (2): natural parameters minus sufficient statistics."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unbayes.models import AbstractModel
+from unbayes.posteriors import AbstractExponentialFamily, AbstractPosterior, Table
+from unbayes.unlearning.base import AbstractAdditiveMethod
+from unbayes.unlearning.result import Solution
+
+
+class Exact(AbstractAdditiveMethod):
+    """Retrained posterior itself, where the posterior is conjugate to the likelihood or a table of θ.
+
+    Conjugate here are Beta–Bernoulli, Dirichlet–categorical, Gamma–Poisson, regression with a
+    normal–inverse-gamma prior, and any linear model with Gaussian likelihood of known
+    noise and a `FullGaussian` posterior.
+    """
+
+    def check(self, posterior: AbstractPosterior, model: AbstractModel) -> None:
+        """Refuse a posterior that is not conjugate to the model."""
+        if isinstance(posterior, Table):
+            return
+        if model.conjugate_prior is None or type(posterior) is not type(model.conjugate_prior):
+            raise TypeError(
+                f"method Exact needs a posterior that is conjugate to the model, or a Table; "
+                f"{type(posterior).__name__} is not conjugate to {type(model).__name__} here"
+            )
+
+    def summarise(self, posterior, model, erased, *, key):
+        """What the records had added to the natural parameters."""
+        return _sufficient_statistics(posterior, model, erased)
+
+    def solve(self, posterior, model, value, *, key, progress=None) -> Solution:
+        """Subtract it."""
+        assert isinstance(posterior, AbstractExponentialFamily)
+        natural = jax.tree.map(jnp.subtract, posterior.natural, value)
+        left = float(posterior.evidence_left(natural, model.conjugate_prior))
+        rounding = float(jnp.finfo(posterior.dtype).eps) ** 0.4
+        if not left > -rounding:
+            raise ValueError(
+                "erased holds more evidence than the posterior has beyond its prior; "
+                "some of these records cannot have been part of its training data"
+            )
+        return Solution(posterior.with_natural(natural), np.empty(0))
+
+
+@eqx.filter_jit
+def _sufficient_statistics(posterior, model: AbstractModel, erased):
+    if isinstance(posterior, Table):
+        return jax.vmap(model.log_likelihood, (0, None))(posterior.values, erased).sum(1)
+    return model.sufficient_statistics(erased)
