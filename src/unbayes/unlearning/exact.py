@@ -44,7 +44,23 @@ class Exact(AbstractAdditiveMethod):
                 "erased holds more evidence than the posterior has beyond its prior; "
                 "some of these records cannot have been part of its training data"
             )
-        return Solution(posterior.with_natural(natural), np.empty(0))
+        recovered = posterior.with_natural(natural)
+        return Solution(
+            recovered, np.empty(0), doubts=_doubts_about_total_erasure(recovered, model, rounding)
+        )
+
+
+def _doubts_about_total_erasure(
+    recovered: AbstractExponentialFamily, model: AbstractModel, rounding: float
+) -> tuple[str, ...]:
+    if model.conjugate_prior is None or isinstance(recovered, Table):
+        return ()
+    pairs = zip(
+        jax.tree.leaves(recovered.natural), jax.tree.leaves(model.conjugate_prior.natural), strict=True
+    )
+    if not all(np.allclose(after, prior, rtol=rounding, atol=rounding) for after, prior in pairs):
+        return ()
+    return ("nothing is left beyond the prior: all the training data were erased",)
 
 
 @eqx.filter_jit
