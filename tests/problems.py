@@ -53,7 +53,7 @@ def trained(make, part: str = "full", family=ub.FullGaussian):
 
 
 def bimodal():
-    """The paper's appendix: q(θ|D) and a likelihood that turns a mixture of two Gaussians into one of them."""
+    """The paper's appendix: a likelihood that turns a mixture of two Gaussians into one of them."""
     model = ub.DensityModel(
         lambda theta: jnp.zeros(()), lambda theta, record: jnp.logaddexp(0.0, 2 * theta[0] - 2), dim=1
     )

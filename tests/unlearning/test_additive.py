@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import KEY, linear_gaussian, logistic, take, trained
 
 import unbayes as ub
+from problems import KEY, linear_gaussian, logistic, take, trained
 
 CASES = {
     "exact": (ub.Exact(), linear_gaussian),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import KEY, take
 
 import unbayes as ub
+from problems import KEY, take
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,11 +79,17 @@ def _start(family, model: AbstractModel, key) -> AbstractVariational:
 
 def _condition(prior: AbstractExponentialFamily, model: AbstractModel, evidence: Any) -> Trained:
     """Exact posterior: natural parameters plus sufficient statistics."""
-    statistics = model.sufficient_statistics(evidence)
-    posterior = prior.with_natural(jax.tree.map(jnp.add, prior.natural, statistics))
-    theta = posterior.sample(jax.random.key(0))
-    log_evidence = (
-        model.log_prior(theta) + model.log_likelihood(theta, evidence).sum() - posterior.log_prob(theta)
-    )
+    posterior, log_evidence = _conjugate_posterior(prior, model, evidence)
     trace = np.asarray(log_evidence)[None]
     return Trained(posterior, "Bayes' rule", float(log_evidence), 0.0, True, trace)
+
+
+@eqx.filter_jit
+def _conjugate_posterior(prior: AbstractExponentialFamily, model: AbstractModel, evidence):
+    posterior = prior.with_natural(
+        jax.tree.map(jnp.add, prior.natural, model.sufficient_statistics(evidence))
+    )
+    # Bayes' rule holds at every θ; a draw lies where its terms are of ordinary size.
+    theta = posterior.sample(jax.random.key(0))
+    log_joint = model.log_prior(theta) + model.log_likelihood(theta, evidence).sum()
+    return posterior, log_joint - posterior.log_prob(theta)

@@ -78,7 +78,6 @@ def natural_step(
 class _Climb(NamedTuple):
     gaussian: AbstractGaussian
     elbo: Float[Array, ""]
-    target: GaussianNatural
     stationarity: Float[Array, ""]
     step: Float[Array, ""]
     iteration: Array
@@ -92,28 +91,32 @@ def _climb(model, evidence, family, start, nodes: Nodes, iterations: int, tolera
         return expected + model.expected_log_prior(gaussian, nodes) + gaussian.entropy()
 
     def advance(climb: _Climb) -> _Climb:
+        target, gap = natural_step(model, evidence, climb.gaussian, nodes)
+
         def at(step):
             return climb.gaussian.with_natural(
-                jax.tree.map(lambda a, b: (1 - step) * a + step * b, climb.gaussian.natural, climb.target)
+                jax.tree.map(lambda a, b: (1 - step) * a + step * b, climb.gaussian.natural, target)
             )
 
         step, value = _backtrack(lambda step: elbo(at(step)), climb.elbo, climb.step)
-        stalled = step < SMALLEST_STEP
-        gaussian = jax.tree.map(lambda new, old: jnp.where(stalled, old, new), at(step), climb.gaussian)
-        target, gap = natural_step(model, evidence, gaussian, nodes)
-        trace = climb.trace.at[climb.iteration].set(value)
-        return _Climb(gaussian, value, target, gap, jnp.minimum(2 * step, 1.0), climb.iteration + 1, trace)
+        moved = (gap > tolerance) & (step >= SMALLEST_STEP)
+        return _Climb(
+            gaussian=jax.tree.map(lambda new, old: jnp.where(moved, new, old), at(step), climb.gaussian),
+            elbo=jnp.where(moved, value, climb.elbo),
+            stationarity=gap,
+            step=jnp.where(moved, jnp.minimum(2 * step, 1.0), 0.0),
+            iteration=climb.iteration + 1,
+            trace=climb.trace.at[climb.iteration].set(climb.elbo),
+        )
 
     def unfinished(climb: _Climb):
-        moving = (climb.stationarity > tolerance) & (climb.step >= SMALLEST_STEP)
-        return moving & (climb.iteration < iterations)
+        return (climb.step > 0) & (climb.iteration < iterations)
 
     first = _laplace(model, evidence, family, start, nodes)
-    target, gap = natural_step(model, evidence, first, nodes)
     one = jnp.ones((), first.dtype)
     trace = jnp.full(iterations, jnp.nan, first.dtype)
     return jax.lax.while_loop(
-        unfinished, advance, _Climb(first, elbo(first), target, gap, one, jnp.asarray(0), trace)
+        unfinished, advance, _Climb(first, elbo(first), jnp.inf * one, one, jnp.asarray(0), trace)
     )
 
 
@@ -127,27 +130,26 @@ def _laplace(model, evidence, family, start, nodes: Nodes) -> AbstractGaussian:
         deviations, total = model.log_likelihood_at(mean[None], evidence)
         return model.log_prior(mean) + total + deviations[0]
 
-    def newton(mean):
-        point = FullGaussian(mean, jnp.zeros((mean.size, mean.size), mean.dtype))
-        prior, data = model.prior_site(point, nodes), model.site(point, evidence, nodes)
-        precision = _positive(prior.precision + data.precision)
-        gradient = prior.linear + data.linear - (prior.precision + data.precision) @ mean
-        direction = cho_solve((jnp.linalg.cholesky(precision), True), gradient)
-        return direction, precision, 0.5 * gradient @ direction
-
     def advance(state):
-        mean, value, (direction, _, _), _, iteration = state
+        mean, value, _, _, iteration = state
+        point = FullGaussian(mean, jnp.zeros((mean.size, mean.size), mean.dtype))
+        linear, curvature = jax.tree.map(
+            jnp.add, model.prior_site(point, nodes), model.site(point, evidence, nodes)
+        )
+        gradient = linear - curvature @ mean
+        precision = _positive(curvature)
+        direction = cho_solve((jnp.linalg.cholesky(precision), True), gradient)
         step, value = _backtrack(lambda s: log_joint(mean + s * direction), value, jnp.ones_like(value))
-        mean = mean + jnp.where(step < SMALLEST_STEP, 0, step) * direction
-        return mean, value, newton(mean), step, iteration + 1
+        moved = (gradient @ direction > jnp.finfo(mean.dtype).eps ** 0.5) & (step >= SMALLEST_STEP)
+        return mean + jnp.where(moved, step, 0) * direction, value, precision, moved, iteration + 1
 
     def unfinished(state):
-        _, _, (_, _, decrement), step, iteration = state
-        enough = jnp.sqrt(jnp.finfo(start.dtype).eps)
-        return (decrement > enough) & (step >= SMALLEST_STEP) & (iteration < NEWTON_ITERATIONS)
+        _, _, _, moved, iteration = state
+        return moved & (iteration < NEWTON_ITERATIONS)
 
-    first = (start, log_joint(start), newton(start), jnp.ones((), start.dtype), 0)
-    mean, _, (_, precision, _), _, _ = jax.lax.while_loop(unfinished, advance, first)
+    identity = jnp.eye(start.size, dtype=start.dtype)
+    first = (start, log_joint(start), identity, jnp.asarray(True), 0)
+    mean, _, precision, _, _ = jax.lax.while_loop(unfinished, advance, first)
     if issubclass(family, DiagonalGaussian):
         return DiagonalGaussian(mean, jnp.diagonal(precision) ** -0.5)
     return FullGaussian.from_natural(GaussianNatural(precision @ mean, precision))
@@ -165,8 +167,7 @@ def _backtrack(value_at, current, step):
         step = state[0] / 2
         return step, value_at(step)
 
-    step, value = jax.lax.while_loop(unacceptable, halve, (step, value_at(step)))
-    return step, jnp.where(step < SMALLEST_STEP, current, value)
+    return jax.lax.while_loop(unacceptable, halve, (2 * step, -jnp.inf * jnp.ones_like(current)))
 
 
 def _positive(matrix):

@@ -97,7 +97,7 @@ class BankReverseKL(AbstractAdditiveMethod, AbstractAdjustedMethod):
                 candidate = _weighted_moments(posterior, thetas, log_weights)
             else:
                 candidate, trace = minimise(
-                    _Resampled(thetas, log_weights, self.batch_size),
+                    _Resampled(thetas, jnp.cumsum(jnp.exp(log_weights)), self.batch_size),
                     posterior,
                     optimizer=self.optimizer,
                     iterations=self.iterations,
@@ -114,11 +114,12 @@ class _Resampled(eqx.Module):
     """Cross-entropy on draws taken from the bank in proportion to their weights."""
 
     thetas: Float[Array, "s d"]
-    log_weights: Float[Array, " s"]
+    cumulative_weights: Float[Array, " s"]
     batch_size: int = eqx.field(static=True)
 
     def __call__(self, candidate: AbstractPosterior, key: PRNGKeyArray):
-        rows = jr.categorical(key, self.log_weights, shape=(self.batch_size,))
+        heights = jr.uniform(key, (self.batch_size,), self.thetas.dtype)
+        rows = jnp.searchsorted(self.cumulative_weights, heights)
         uniform = jnp.full(self.batch_size, -jnp.log(self.batch_size), self.thetas.dtype)
         return cross_entropy(candidate, self.thetas[rows], uniform)
 

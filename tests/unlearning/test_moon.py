@@ -1,0 +1,50 @@
+"""The moon data, against the figures that the authors' own code reached."""
+
+import numpy as np
+import pytest
+
+import unbayes as ub
+from problems import KEY
+from unbayes.experiments.moon import moon
+from unbayes.metrics import information, predictive_kl
+
+INFORMATION = {"random": 0.293, "yellow 30": 1.666, "yellow 40": 2.075, "yellow 50": 3.879}
+
+
+def _train(scenario):
+    problem = moon(scenario)
+    full = ub.fit(problem.model, problem.full, key=KEY)
+    retrained = ub.fit(problem.model, problem.remaining, key=KEY)
+    assert max(full.stationarity, retrained.stationarity) < 1e-11
+    return problem, full.posterior, retrained.posterior
+
+
+@pytest.mark.parametrize("scenario", INFORMATION)
+def test_information_of_the_erased_points(scenario):
+    _, full, retrained = _train(scenario)
+    assert information(retrained, full).value == pytest.approx(INFORMATION[scenario], rel=0.02)
+
+
+def test_scenarios_erase_what_they_say():
+    assert np.allclose(moon("moon").erased[0][:, 0].min(), np.sort(moon("moon").full[0][:, 0])[-20])
+    assert set(moon("yellow 30").erased[1]) == {1}
+    assert len(moon("yellow 50").erased[1]) == 50
+    assert set(moon("yellow 50").remaining[1]) == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "figures"),
+    [(ub.EUBO(), {1e-9: 0.074, 0.0: 3.35}), (ub.ReverseKL(), {0.0: 0.055})],
+    ids=["eubo", "reverse KL"],
+)
+def test_the_authors_settings_reach_the_authors_figures(method, figures):
+    """KL[retrained‖unlearned] on D_e after 10,000 iterations of Adam at 1e-3 with 1000 draws."""
+    problem, full, retrained = _train("moon")
+    assert (method.iterations, method.draws) == (10_000, 1000)
+    before = predictive_kl(full, retrained, problem.model, problem.erased[0]).backward.mean
+    assert before == pytest.approx(0.430, rel=0.01)
+    results = ub.sweep(full, problem.model, problem.erased, method=method, lams=list(figures), key=KEY)
+    for result, figure in zip(results, figures.values(), strict=True):
+        reached = predictive_kl(result.posterior, retrained, problem.model, problem.erased[0]).backward.mean
+        assert figure / 1.5 <= reached <= figure * 1.5

@@ -1,0 +1,58 @@
+"""What a result says of itself."""
+
+import numpy as np
+import optax
+import pytest
+
+import unbayes as ub
+from problems import KEY, linear_gaussian, logistic, trained
+from unbayes.experiments.moon import moon
+
+
+def test_prints_what_a_user_asks_for():
+    problem = logistic()
+    result = ub.unlearn(
+        trained(logistic),
+        problem.model,
+        problem.erased,
+        method=ub.EUBO(lam=1e-3, iterations=50, draws=100),
+        key=KEY,
+    )
+    text = str(result)
+    for part in ("20 records unlearned by EUBO", "lam=0.001", "information removed", "k-hat", "seconds"):
+        assert part in text
+    assert len(result.trace) == 50
+    assert result.seconds > 0
+    assert result.trusted == ("nothing speaks against" in text)
+
+
+def test_exact_needs_no_weights():
+    problem = linear_gaussian()
+    result = ub.unlearn(trained(linear_gaussian), problem.model, problem.erased, method=ub.Exact(), key=KEY)
+    assert result.khat is None
+    assert "k-hat" not in str(result)
+    retrained = trained(linear_gaussian, "remaining")
+    assert result.information == pytest.approx(
+        float(retrained.entropy() - trained(linear_gaussian).entropy()), abs=1e-9
+    )
+
+
+def test_collapsed_weights_are_doubted_in_words():
+    """The moon data: the effective sample size of a whole bank is a handful of draws."""
+    problem = moon("moon")
+    full = ub.fit(problem.model, problem.full, key=KEY).posterior
+    result = ub.unlearn(full, problem.model, problem.erased, method=ub.BankReverseKL(draws=20_000), key=KEY)
+    assert result.khat > 0.7
+    assert result.effective_sample_size < 200
+    assert not result.trusted
+    assert "k-hat" in result.doubts[0]
+    assert "retrain" in result.doubts[0]
+    assert "doubt" in str(result)
+    assert np.isfinite(np.linalg.cholesky(result.posterior.covariance)).all()
+
+
+def test_a_posterior_that_cannot_be_recovered_is_not_returned():
+    problem = logistic()
+    diverging = ub.EUBO(iterations=30, draws=50, optimizer=optax.sgd(1e30))
+    with pytest.raises(ub.RetrainingNeeded, match="EUBO found no posterior without these 20 records"):
+        ub.unlearn(trained(logistic), problem.model, problem.erased, method=diverging, key=KEY)
