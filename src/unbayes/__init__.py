@@ -1,5 +1,7 @@
 """Take data back out of a trained Bayesian model."""
 
+from importlib.metadata import version
+
 from unbayes import metrics as metrics
 from unbayes import objectives as objectives
 from unbayes.models import BernoulliLikelihood as BernoulliLikelihood
@@ -24,6 +26,8 @@ from unbayes.models import logistic_regression as logistic_regression
 from unbayes.models import poisson_regression as poisson_regression
 from unbayes.models import softmax_regression as softmax_regression
 from unbayes.models import sparse_gp as sparse_gp
+from unbayes.persistence import load as load
+from unbayes.persistence import save as save
 from unbayes.posteriors import AutoregressiveFlow as AutoregressiveFlow
 from unbayes.posteriors import Beta as Beta
 from unbayes.posteriors import DiagonalGaussian as DiagonalGaussian
@@ -49,4 +53,4 @@ from unbayes.unlearning import summarise as summarise
 from unbayes.unlearning import sweep as sweep
 from unbayes.unlearning import unlearn as unlearn
 
-__version__ = "0.1.0"
+__version__ = version("unbayes")

@@ -8,6 +8,9 @@ from arviz_stats.base.array import array_stats
 # Above this Pareto shape, weighted averages converge too slowly to be used (Vehtari et al., 2024).
 LARGEST_TRUSTED_KHAT = 0.7
 
+# A fit takes a tail of five, a fifth of the draws where these are few.
+FEWEST_DRAWS = 25
+
 
 class WeightDiagnosis(NamedTuple):
     """Pareto-smoothed weights and what they say about themselves.
@@ -19,7 +22,8 @@ class WeightDiagnosis(NamedTuple):
     effective_sample_size
         1 / Σ w².
     khat
-        Shape of the Pareto distribution that fits the largest weights; −inf where all weights are equal.
+        Shape of the Pareto distribution that fits the largest weights; −inf where these are all equal, inf
+        where they are too few or too uneven for a fit.
     """
 
     log_weights: np.ndarray
@@ -30,10 +34,25 @@ class WeightDiagnosis(NamedTuple):
 def diagnose_weights(log_weights) -> WeightDiagnosis:
     """Smooth importance weights, given as logarithms up to a constant, and diagnose them."""
     raw = np.asarray(log_weights, np.float64)
-    if np.ptp(raw) <= 1e-12:
-        uniform = np.full(raw.shape, -np.log(raw.size))
-        return WeightDiagnosis(uniform, float(raw.size), -np.inf)
-    # arviz expects log-likelihoods, whose negatives are the log-weights of leave-one-out.
-    smoothed, khat = array_stats.psislw(-raw)
+    largest = raw.max(initial=-np.inf)
+    if not np.isfinite(largest):
+        raise ValueError(f"log_weights must have a finite maximum, got {largest}")
+    smoothed, khat = _smooth(raw)
     normalised = smoothed - np.logaddexp.reduce(smoothed)
-    return WeightDiagnosis(normalised, float(1 / np.sum(np.exp(2 * normalised))), float(khat))
+    return WeightDiagnosis(normalised, float(1 / np.sum(np.exp(2 * normalised))), khat)
+
+
+def _smooth(raw: np.ndarray) -> tuple[np.ndarray, float]:
+    if np.ptp(raw) <= 1e-12:
+        return raw, -np.inf
+    if raw.size < FEWEST_DRAWS:
+        return raw, np.inf
+    try:
+        # arviz expects log-likelihoods, whose negatives are the log-weights of leave-one-out.
+        with np.errstate(all="ignore"):
+            smoothed, khat = array_stats.psislw(-raw)
+    except ValueError:  # all values in the tail are the same
+        return raw, -np.inf
+    if not np.isfinite(khat) or np.isnan(smoothed).any():
+        return raw, np.inf
+    return smoothed, float(khat)

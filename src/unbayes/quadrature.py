@@ -24,6 +24,12 @@ class Nodes(eqx.Module):
     weights: Float[Array, " k"]
 
 
+def safe_sqrt(variance: Float[Array, "..."]) -> Float[Array, "..."]:
+    """√variance with derivative zero at zero, where that of the square root would turn gradients into NaN."""
+    zero = variance == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, variance)))
+
+
 def gauss_hermite(dtype: jnp.dtype, count: int = GAUSS_HERMITE_NODES) -> Nodes:
     """One-dimensional nodes, exact for polynomials up to degree 2·count − 1."""
     points, weights = np.polynomial.hermite_e.hermegauss(count)

@@ -20,9 +20,9 @@ def accumulate(function: Callable[[Any], Any], records: Any, chunk: int) -> Any:
     `function` returns a pytree of sums over the records it is given; the parts go through one `lax.scan`.
     """
     total = count(records)
-    whole = total // chunk
-    if whole <= 1:
+    if total <= chunk:
         return function(records)
+    whole = total // chunk
     parts = jax.tree.map(lambda a: a[: whole * chunk].reshape(whole, chunk, *a.shape[1:]), records)
     start = jax.tree.map(
         lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(function, jax.tree.map(lambda a: a[0], parts))
@@ -51,7 +51,10 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
     shape
         Expected shape.
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array, got rows of different lengths") from error
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numeric, got an array of dtype {array.dtype}")
     fits = array.ndim == len(shape) and all(
@@ -60,10 +63,12 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
     if not fits:
         expected = ", ".join("n" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} must have shape ({expected}), got {array.shape}")
-    if array.size and not np.isfinite(array).all():
-        bad = int(np.argwhere(~np.isfinite(array))[0][0])
-        raise ValueError(f"{name} must be finite, got {array[bad]} in row {bad}")
-    return jnp.asarray(array, dtype)
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype)
+    if not np.isfinite(converted).all():
+        bad = int(np.argwhere(~np.isfinite(converted))[0][0])
+        raise ValueError(f"{name} must be finite in {converted.dtype}, got {array[bad]} in row {bad}")
+    return jnp.asarray(converted)
 
 
 def require_records(total: int, name: str) -> None:

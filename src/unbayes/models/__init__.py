@@ -31,4 +31,5 @@ from unbayes.models.linear import LinearModel as LinearModel
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive
 from unbayes.models.predictive import ClassPredictive as ClassPredictive
 from unbayes.models.predictive import CountPredictive as CountPredictive
+from unbayes.models.predictive import LogNormalCountPredictive as LogNormalCountPredictive
 from unbayes.models.predictive import NormalPredictive as NormalPredictive

@@ -4,7 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlogy
 from jax.scipy.stats import norm
 from jaxtyping import Array
 
@@ -103,7 +103,7 @@ class GammaPoisson(AbstractConjugateModel):
 
     def log_likelihood(self, theta, evidence):
         """Poisson log-probability."""
-        return evidence * jnp.log(theta[0]) - theta[0] - gammaln(evidence + 1)
+        return xlogy(evidence, theta[0]) - theta[0] - gammaln(evidence + 1)
 
     def sufficient_statistics(self, evidence):
         """Sum of the counts, and number of records."""
@@ -127,6 +127,8 @@ class UnknownNoiseRegression(AbstractConjugateModel):
     def __init__(self, features: AbstractFeatures, prior: NormalInverseGamma):
         if prior.dim != features.size + 1:
             raise ValueError(f"prior must hold {features.size} weights, got {prior.dim - 1}")
+        if getattr(features, "conditional_variance", False):
+            raise ValueError("conditional_variance needs a model of known noise")
         self.features, self.prior = features, prior
 
     def encode(self, records: Any, name: str = "records") -> LinearEvidence:

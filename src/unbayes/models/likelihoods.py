@@ -11,9 +11,15 @@ from jax.scipy.special import gammaln, logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from unbayes.models.predictive import AbstractPredictive, ClassPredictive, CountPredictive, NormalPredictive
+from unbayes.models.predictive import (
+    AbstractPredictive,
+    ClassPredictive,
+    CountPredictive,
+    LogNormalCountPredictive,
+    NormalPredictive,
+)
 from unbayes.posteriors.gaussian import LOG_2PI
-from unbayes.quadrature import gauss_hermite
+from unbayes.quadrature import gauss_hermite, safe_sqrt
 from unbayes.records import to_float_array
 
 
@@ -39,7 +45,7 @@ class AbstractLikelihood(eqx.Module):
     ) -> Float[Array, ""]:
         """E[log p(y|f)] for scalar f ~ N(mean, variance), by Gauss–Hermite quadrature."""
         nodes = gauss_hermite(mean.dtype)
-        f = mean + jnp.sqrt(variance) * nodes.points[:, 0]
+        f = mean + safe_sqrt(variance) * nodes.points[:, 0]
         return nodes.weights @ jax.vmap(self.log_prob, (0, None))(f, y)
 
     def gaussian_predictive(
@@ -150,6 +156,10 @@ class PoissonLikelihood(AbstractLikelihood):
     def predictive(self, f, log_weights):
         """Mixture of Poisson distributions."""
         return CountPredictive(f.T, log_weights)
+
+    def gaussian_predictive(self, mean, variance):
+        """Poisson counts of log-normal rate."""
+        return LogNormalCountPredictive(mean, variance)
 
 
 def require_counts(y: Array, name: str) -> Array:

@@ -12,7 +12,7 @@ from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
-from unbayes.quadrature import Nodes
+from unbayes.quadrature import Nodes, safe_sqrt
 from unbayes.records import accumulate, require_records, to_float_array
 
 
@@ -63,7 +63,8 @@ class LinearModel(AbstractModel):
             )
         if likelihood.outputs > 1 and getattr(features, "conditional_variance", False):
             raise ValueError("conditional_variance needs a likelihood with a single output")
-        self.features, self.likelihood, self.prior = features, likelihood, prior
+        self.features, self.likelihood = _cast((features, likelihood), prior.dtype)
+        self.prior = prior
 
     @property
     def dim(self) -> int:
@@ -154,7 +155,7 @@ class LinearModel(AbstractModel):
         if outputs == 1:
             variance = (factor**2).sum((1, 2))
             variance = variance if evidence.variance is None else variance + evidence.variance
-            return mean, jnp.sqrt(variance)[:, None, None]
+            return mean, safe_sqrt(variance)[:, None, None]
         covariance = factor @ factor.mT
         tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
         return mean, jnp.linalg.cholesky(
@@ -163,6 +164,8 @@ class LinearModel(AbstractModel):
 
     def sufficient_statistics(self, evidence: LinearEvidence) -> GaussianNatural:
         """What the records add to the natural parameters of a conjugate belief, Gaussian likelihood only."""
+        if self.conjugate_prior is None:
+            return super().sufficient_statistics(evidence)
         origin = FullGaussian.standard(self.dim, self.dtype)
         return self.site(origin, evidence, self.nodes())
 
@@ -186,9 +189,25 @@ class LinearModel(AbstractModel):
             raise ValueError("key must be given: this predictive distribution is sampled")
         return _sampled_predictive(self, posterior, design, variance, key, draws)
 
+    def log_predictive(
+        self, posterior: AbstractPosterior, records: Any, *, key: PRNGKeyArray, draws: int = 1000
+    ) -> Float[Array, " n"]:
+        """Log ∫ p(record|θ) q(θ) dθ of each record, by quadrature wherever `predictive` has one.
+
+        Where θ leaves f open, `log_likelihood` is a bound on log p(record|θ), not log p(record|θ) itself.
+        """
+        evidence = self.encode(records)
+        if evidence.variance is None and not isinstance(posterior, AbstractGaussian):
+            return super().log_predictive(posterior, records, key=key, draws=draws)
+        return self.predictive(posterior, records[0], key=key, draws=draws).log_prob(evidence.targets)
+
     def _chunk(self, nodes: Nodes) -> int:
         per_record = max(nodes.points.size * self.likelihood.outputs, self.dim * self.likelihood.outputs)
         return max(CHUNK_ELEMENTS // per_record, 1)
+
+
+def _cast(tree: Any, dtype: jnp.dtype) -> Any:
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
 
 
 @eqx.filter_jit

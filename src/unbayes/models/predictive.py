@@ -4,10 +4,17 @@ import abc
 from typing import Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jax.scipy.special import gammaln, logsumexp, xlogy
+from jax.scipy.special import gammaln, logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int
+
+from unbayes.quadrature import gauss_hermite
+from unbayes.records import accumulate
+
+# Inputs × counts whose probabilities are computed at once: tens of megabytes with a thousand components.
+COUNTS_AT_ONCE = 1 << 13
 
 
 class AbstractPredictive(eqx.Module):
@@ -83,7 +90,41 @@ class ClassPredictive(AbstractPredictive):
         return jnp.argmax(self.log_probabilities, axis=1)
 
 
-class CountPredictive(AbstractPredictive):
+class AbstractCountPredictive(AbstractPredictive):
+    """A distribution over counts."""
+
+    @abc.abstractmethod
+    def _log_prob(self, counts: Float[Array, "n m"]) -> Float[Array, "n m"]: ...
+
+    @abc.abstractmethod
+    def _largest_rate(self) -> Float[Array, ""]:
+        """Rate above which next to no probability is left, over all inputs."""
+
+    def log_prob(self, y):
+        """Log-probability of the given counts, y of shape (n,), or (n, m) for m counts per input."""
+        return self._log_prob(y) if y.ndim == 2 else self._log_prob(y[:, None])[:, 0]
+
+    def kl(self, other):
+        """Sum over all counts that either side gives noticeable probability."""
+        rate = max(float(self._largest_rate()), float(other._largest_rate()))
+        # A power of two, so that not every pair of posteriors compiles anew.
+        return _kl_over_counts(self, other, 1 << int(rate + 12 * rate**0.5 + 20).bit_length())
+
+
+@eqx.filter_jit
+def _kl_over_counts(p: AbstractCountPredictive, q: AbstractCountPredictive, total: int):
+    means = p.decision()
+
+    def part(counts):
+        grid = jnp.broadcast_to(counts, (means.shape[0], counts.shape[0]))
+        own = p._log_prob(grid)
+        return jnp.where(jnp.exp(own) > 0, jnp.exp(own) * (own - q._log_prob(grid)), 0).sum(1)
+
+    counts = jnp.arange(total, dtype=means.dtype)
+    return accumulate(part, counts, max(COUNTS_AT_ONCE // means.shape[0], 1))
+
+
+class CountPredictive(AbstractCountPredictive):
     """Mixture of Poisson distributions.
 
     Attributes
@@ -97,29 +138,56 @@ class CountPredictive(AbstractPredictive):
     log_rates: Float[Array, "n k"]
     log_weights: Float[Array, " k"]
 
-    def log_prob(self, y):
-        """Log-probability of the given counts, y of shape (n,), or (n, m) for m counts per input."""
-        counts = y if y.ndim == 2 else y[:, None]
+    def _log_prob(self, counts):
         rates = self.log_rates[:, None, :]
         each = counts[:, :, None] * rates - jnp.exp(rates) - gammaln(counts + 1)[:, :, None]
-        result = logsumexp(each + self.log_weights, axis=2)
-        return result if y.ndim == 2 else result[:, 0]
-
-    def kl(self, other):
-        """Sum over all counts that either side gives noticeable probability."""
-        top = max(self._largest_count(), other._largest_count())
-        counts = jnp.arange(top + 1, dtype=self.log_rates.dtype)
-        grid = jnp.broadcast_to(counts, (self.log_rates.shape[0], top + 1))
-        own = self.log_prob(grid)
-        probabilities = jnp.exp(own)
-        return (xlogy(probabilities, probabilities) - probabilities * other.log_prob(grid)).sum(1)
+        return logsumexp(each + self.log_weights, axis=2)
 
     def decision(self):
         """The mean."""
         return jnp.exp(self.log_rates) @ jnp.exp(self.log_weights)
 
-    def _largest_count(self) -> int:
-        # Components of negligible weight reach into rates that would make the table enormous.
-        rates = jnp.where(self.log_weights > -30, jnp.exp(self.log_rates), 0)
-        rate = float(rates.max())
-        return int(rate + 12 * rate**0.5 + 20)
+    def _largest_rate(self):
+        return jnp.exp(self.log_rates.max())
+
+
+class LogNormalCountPredictive(AbstractCountPredictive):
+    """Poisson counts whose log-rate is Gaussian.
+
+    Attributes
+    ----------
+    mean, variance
+        Of the log-rate, shape (n,).
+    """
+
+    mean: Float[Array, " n"]
+    variance: Float[Array, " n"]
+
+    def _log_prob(self, counts):
+        """Log ∫ Poisson(y|exp f) N(f) df, by Gauss–Hermite nodes around the peak of the integrand.
+
+        Nodes fixed for all counts would lie further apart than a Poisson distribution of large rate is wide.
+        """
+        mean, scale = self.mean[:, None], jnp.sqrt(self.variance)[:, None]
+
+        def climb(_, u):
+            rate = jnp.exp(mean + scale * u)
+            return u + (scale * (counts - rate) - u) / (scale**2 * rate + 1)
+
+        log_count = jnp.log(jnp.maximum(counts, 0.5))
+        start = scale * counts * (log_count - mean) / (scale**2 * counts + 1)
+        peak = jax.lax.fori_loop(0, 20, climb, start)
+        width = 1 / jnp.sqrt(scale**2 * jnp.exp(mean + scale * peak) + 1)
+        nodes = gauss_hermite(mean.dtype)
+        z = nodes.points[:, 0]
+        u = peak[..., None] + width[..., None] * z
+        f = mean[..., None] + scale[..., None] * u
+        terms = counts[..., None] * f - jnp.exp(f) + 0.5 * (z**2 - u**2) + jnp.log(nodes.weights)
+        return logsumexp(terms, axis=-1) + jnp.log(width) - gammaln(counts + 1)
+
+    def decision(self):
+        """The mean."""
+        return jnp.exp(self.mean + 0.5 * self.variance)
+
+    def _largest_rate(self):
+        return jnp.exp((self.mean + 7 * jnp.sqrt(self.variance)).max())

@@ -101,6 +101,12 @@ class AbstractExponentialFamily(AbstractPosterior):
         """Entropy in nats."""
 
 
+def float_array(values: Any) -> Float[Array, "..."]:
+    """Array in the floating-point type it came in, else in JAX's default type."""
+    array = jnp.asarray(values)
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.result_type(float))
+
+
 def _over_keys(draw, key: PRNGKeyArray, shape: tuple[int, ...]):
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise TypeError(f"key must be a typed key from jax.random.key, got an array of dtype {key.dtype}")

@@ -12,7 +12,7 @@ from jax.scipy.special import betaln, digamma, gammaln, logsumexp
 from jax.scipy.stats import beta, dirichlet, gamma
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.posteriors.base import AbstractExponentialFamily
+from unbayes.posteriors.base import AbstractExponentialFamily, float_array
 from unbayes.posteriors.gaussian import LOG_2PI, FullGaussian, GaussianNatural
 
 
@@ -212,7 +212,7 @@ class NormalInverseGamma(AbstractExponentialFamily):
     energy: Float[Array, ""]
 
     def __init__(self, linear, precision, shape, energy):
-        self.linear = jnp.asarray(linear)
+        self.linear = float_array(linear)
         self.precision = jnp.asarray(precision, self.dtype)
         self.shape = jnp.asarray(shape, self.dtype)
         self.energy = jnp.asarray(energy, self.dtype)
@@ -251,7 +251,8 @@ class NormalInverseGamma(AbstractExponentialFamily):
         direction = self.unit_noise.evidence_left(natural.gaussian, prior.unit_noise)
         after = self.with_natural(natural)
         noise = _least_share_left((self.shape, self.scale), (after.shape, after.scale), (prior.shape, 0.0))
-        return jnp.minimum(direction, noise)
+        # Without a positive definite precision there is no noise to speak of: NaN, which fmin passes over.
+        return jnp.fmin(direction, noise)
 
     def _sample(self, key):
         variance_key, weight_key = jr.split(key)
@@ -261,7 +262,8 @@ class NormalInverseGamma(AbstractExponentialFamily):
         return jnp.append(mean + jnp.sqrt(variance) * (centred - mean), variance)
 
     def _log_prob(self, theta):
-        weights, variance = theta[:-1], theta[-1]
+        weights, inside = theta[:-1], theta[-1] > 0
+        variance = jnp.where(inside, theta[-1], 1)
         belief = self.unit_noise
         size = self.linear.shape[-1]
         squares = (belief.whiten(weights) ** 2).sum() / variance
@@ -272,7 +274,7 @@ class NormalInverseGamma(AbstractExponentialFamily):
             - (self.shape + 1) * jnp.log(variance)
             - self.scale / variance
         )
-        return log_weights + log_variance
+        return jnp.where(inside, log_weights + log_variance, -jnp.inf)
 
     def mode(self, key: PRNGKeyArray | None = None) -> Float[Array, " d"]:
         """Joint mode of weights and noise variance."""
@@ -304,7 +306,7 @@ class Table(AbstractExponentialFamily):
     natural_log_prob: Float[Array, " k"]
 
     def __init__(self, values, log_prob):
-        self.values = jnp.asarray(values)
+        self.values = float_array(values)
         log_prob = jnp.asarray(log_prob, self.values.dtype)
         self.natural_log_prob = log_prob - logsumexp(log_prob)
 

@@ -10,7 +10,8 @@ import jax.random as jr
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational
+from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
+from unbayes.quadrature import safe_sqrt
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -148,8 +149,10 @@ class DiagonalGaussian(AbstractGaussian):
     log_scale: Float[Array, " d"]
 
     def __init__(self, mean, scale):
-        self.mean = jnp.asarray(mean)
+        self.mean = float_array(mean)
         self.log_scale = jnp.log(jnp.asarray(scale, self.mean.dtype))
+        _require_shape("mean", self.mean, (self.dim,))
+        _require_shape("scale", self.log_scale, (self.dim,))
 
     @classmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
@@ -208,7 +211,7 @@ class DiagonalGaussian(AbstractGaussian):
     def output_factor(self, design, outputs):
         """Outputs are independent: a diagonal square root."""
         variance = self.variance.reshape(outputs, -1)
-        return jnp.sqrt(design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
+        return safe_sqrt(design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
 
     def gram(self, design, weights):
         """Diagonal only, shape (d,)."""
@@ -235,8 +238,11 @@ class FullGaussian(AbstractGaussian):
     raw_scale_tril: Float[Array, "d d"]
 
     def __init__(self, mean, scale_tril):
-        self.mean = jnp.asarray(mean)
-        self.raw_scale_tril = jnp.tril(jnp.asarray(scale_tril, self.mean.dtype))
+        self.mean = float_array(mean)
+        scale_tril = jnp.asarray(scale_tril, self.mean.dtype)
+        _require_shape("mean", self.mean, (self.dim,))
+        _require_shape("scale_tril", scale_tril, (self.dim, self.dim))
+        self.raw_scale_tril = jnp.tril(scale_tril)
 
     @classmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
@@ -316,6 +322,8 @@ class FullGaussian(AbstractGaussian):
 
 def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
     """KL[p‖q] in closed form, for any two Gaussians."""
+    if p.dim != q.dim:
+        raise ValueError(f"p and q must have the same length, got {p.dim} and {q.dim}")
     mahalanobis = (q.whiten(p.mean) ** 2).sum()
     if isinstance(p, DiagonalGaussian) and isinstance(q, DiagonalGaussian):
         trace = jnp.exp(2 * (p.log_scale - q.log_scale)).sum()
@@ -323,6 +331,11 @@ def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
         root, other = p.to_full().scale_tril, q.to_full().scale_tril
         trace = (solve_triangular(other, root, lower=True) ** 2).sum()
     return 0.5 * (trace + mahalanobis - p.dim) + q.log_det_scale - p.log_det_scale
+
+
+def _require_shape(name: str, array, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
 
 
 def _standard_log_prob(noise):
