@@ -17,10 +17,10 @@ demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every 
 	$(BIN)/python -m unbayes.experiments.demo
 
 test: $(VENV)/.installed lint  ## Lint, then all tests.
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(VENV)/.installed  ## Style and types.
 	$(BIN)/ruff check .

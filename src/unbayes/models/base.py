@@ -130,13 +130,45 @@ class AbstractModel(eqx.Module):
         raise TypeError(f"{type(self).__name__} has no conjugate prior")
 
     def log_predictive(
-        self, posterior: AbstractPosterior, records: Any, *, key: PRNGKeyArray, draws: int = 1000
+        self,
+        posterior: AbstractPosterior,
+        records: Any,
+        *,
+        key: PRNGKeyArray | None = None,
+        draws: int = 1000,
     ) -> Float[Array, " n"]:
-        """Log ∫ p(record|θ) q(θ) dθ of each record, from `draws` samples of θ."""
+        """Log-density of each record under the predictive distribution, log ∫ p(record|θ) q(θ) dθ.
+
+        Exact where the posterior is conjugate, by quadrature where it is Gaussian and θ a scalar; otherwise
+        from `draws` samples of θ, for which `key` must be given.
+        """
         evidence = self.encode(records)
-        thetas = posterior.sample(key, (draws,))
+        if type(posterior) is type(self.conjugate_prior):
+            return _conjugate_log_predictive(self, posterior, evidence)
+        if isinstance(posterior, AbstractGaussian) and self.dim == 1:
+            nodes = standard_normal_nodes(1, self.dtype)
+            thetas, log_weights = jax.vmap(posterior.colour)(nodes.points), jnp.log(nodes.weights)
+        elif key is None:
+            raise ValueError("key must be given: this predictive density is sampled")
+        else:
+            thetas = posterior.sample(key, (draws,))
+            log_weights = jnp.full(draws, -jnp.log(draws), self.dtype)
         each = jax.vmap(self.log_likelihood, (0, None))(thetas, evidence)
-        return logsumexp(each, axis=0) - jnp.log(jnp.asarray(draws, self.dtype))
+        return logsumexp(each + log_weights[:, None], axis=0)
+
+
+@eqx.filter_jit
+def _conjugate_log_predictive(model: AbstractModel, posterior, evidence):
+    """p(y|D) = p(y|θ) p(θ|D) / p(θ|D, y), which holds at every θ."""
+    theta = posterior.sample(jax.random.key(0))
+
+    def one(record):
+        alone = jax.tree.map(lambda leaf: leaf[None], record)
+        updated = jax.tree.map(jnp.add, posterior.natural, model.sufficient_statistics(alone))
+        likelihood = model.log_likelihood(theta, alone)[0]
+        return likelihood + posterior.log_prob(theta) - posterior.with_natural(updated).log_prob(theta)
+
+    return jax.vmap(one)(evidence)
 
 
 def _differentiated_site(log_density, gaussian: AbstractGaussian, nodes: Nodes) -> GaussianNatural:

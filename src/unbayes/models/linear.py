@@ -190,9 +190,14 @@ class LinearModel(AbstractModel):
         return _sampled_predictive(self, posterior, design, variance, key, draws)
 
     def log_predictive(
-        self, posterior: AbstractPosterior, records: Any, *, key: PRNGKeyArray, draws: int = 1000
+        self,
+        posterior: AbstractPosterior,
+        records: Any,
+        *,
+        key: PRNGKeyArray | None = None,
+        draws: int = 1000,
     ) -> Float[Array, " n"]:
-        """Log ∫ p(record|θ) q(θ) dθ of each record, by quadrature wherever `predictive` has one.
+        """Log-density of each record under `predictive`, by quadrature wherever that has one.
 
         Where θ leaves f open, `log_likelihood` is a bound on log p(record|θ), not log p(record|θ) itself.
         """

@@ -29,8 +29,8 @@ class Beta(AbstractExponentialFamily):
     failures: Float[Array, ""]
 
     def __init__(self, successes, failures):
-        self.successes = jnp.asarray(successes, jnp.result_type(float))
-        self.failures = jnp.asarray(failures, jnp.result_type(float))
+        self.successes = float_array(successes)
+        self.failures = jnp.asarray(failures, self.dtype)
 
     @property
     def dim(self) -> int:
@@ -87,7 +87,7 @@ class Dirichlet(AbstractExponentialFamily):
     counts: Float[Array, " k"]
 
     def __init__(self, counts):
-        self.counts = jnp.asarray(counts, jnp.result_type(float))
+        self.counts = float_array(counts)
 
     @property
     def dim(self) -> int:
@@ -144,8 +144,8 @@ class Gamma(AbstractExponentialFamily):
     rate: Float[Array, ""]
 
     def __init__(self, shape, rate):
-        self.shape = jnp.asarray(shape, jnp.result_type(float))
-        self.rate = jnp.asarray(rate, jnp.result_type(float))
+        self.shape = float_array(shape)
+        self.rate = jnp.asarray(rate, self.dtype)
 
     @property
     def dim(self) -> int:
