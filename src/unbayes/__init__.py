@@ -44,6 +44,7 @@ from unbayes.training import fit as fit
 from unbayes.unlearning import EUBO as EUBO
 from unbayes.unlearning import BankReverseKL as BankReverseKL
 from unbayes.unlearning import Exact as Exact
+from unbayes.unlearning import NaturalGradient as NaturalGradient
 from unbayes.unlearning import RetrainingNeeded as RetrainingNeeded
 from unbayes.unlearning import ReverseKL as ReverseKL
 from unbayes.unlearning import Statistics as Statistics

@@ -10,6 +10,8 @@ from problems import KEY, linear_gaussian, logistic, take, trained
 
 CASES = {
     "exact": (ub.Exact(), linear_gaussian),
+    "natural gradient": (ub.NaturalGradient(), logistic),
+    "natural gradient, conjugate": (ub.NaturalGradient(), linear_gaussian),
     "reverse KL, bank": (ub.BankReverseKL(draws=3000, lam=1e-6), logistic),
 }
 

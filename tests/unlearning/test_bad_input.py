@@ -127,6 +127,11 @@ MISFITS = {
         TypeError,
         "EUBO needs a Gaussian or a flow, got Beta",
     ),
+    "natural gradient, flow": (
+        lambda: _unlearn(ub.AutoregressiveFlow.standard(3, key=KEY), method=ub.NaturalGradient()),
+        TypeError,
+        "NaturalGradient needs a Gaussian, got AutoregressiveFlow",
+    ),
     "exact, diagonal": (
         lambda: ub.unlearn(
             trained(linear_gaussian, family=ub.DiagonalGaussian),

@@ -32,6 +32,25 @@ def test_scenarios_erase_what_they_say():
     assert set(moon("yellow 50").remaining[1]) == {0}
 
 
+# KL[retrained‖unlearned] on D_e of a correct one-step removal, seed 0.
+ONE_STEP = {"moon": 6e-4, "random": 2e-4, "yellow 30": 8e-4, "yellow 40": 2.1e-3, "yellow 50": 1.5e-2}
+
+
+@pytest.mark.parametrize("scenario", ONE_STEP)
+def test_one_natural_gradient_step_is_close_to_retraining(scenario):
+    problem, full, retrained = _train(scenario)
+    result = ub.unlearn(full, problem.model, problem.erased, method=ub.NaturalGradient(), key=KEY)
+    reached, before = (
+        {
+            part: predictive_kl(q, retrained, problem.model, getattr(problem, part)[0]).backward.mean
+            for part in ("erased", "remaining")
+        }
+        for q in (result.posterior, full)
+    )
+    assert reached["erased"] <= ONE_STEP[scenario]
+    assert reached["remaining"] < before["remaining"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "figures"),

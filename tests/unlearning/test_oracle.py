@@ -14,6 +14,7 @@ DECAYING = optax.adam(optax.cosine_decay_schedule(5e-3, 2000))
 # Draws whose Monte-Carlo error a method's answer carries: those of one step, or those of the bank.
 METHODS = {
     "exact": (ub.Exact(), np.inf),
+    "natural gradient": (ub.NaturalGradient(), np.inf),
     "eubo": (ub.EUBO(iterations=2000, draws=300, optimizer=DECAYING), 300),
     "eubo, minibatches": (ub.EUBO(iterations=2000, draws=300, optimizer=DECAYING, batch_size=10), 300),
     "reverse KL": (ub.ReverseKL(iterations=2000, draws=300, optimizer=DECAYING), 300),
@@ -47,9 +48,10 @@ def _share_of_effective_draws(result):
     return result.effective_sample_size / diagnosed
 
 
-def test_exact_is_exact():
+@pytest.mark.parametrize("method", [ub.Exact(), ub.NaturalGradient()])
+def test_what_is_exact_is_exact(method):
     problem = linear_gaussian()
-    result = ub.unlearn(trained(linear_gaussian), problem.model, problem.erased, method=ub.Exact(), key=KEY)
+    result = ub.unlearn(trained(linear_gaussian), problem.model, problem.erased, method=method, key=KEY)
     retrained = trained(linear_gaussian, "remaining")
     np.testing.assert_allclose(result.posterior.mean, retrained.mean, atol=1e-9)
     np.testing.assert_allclose(result.posterior.covariance, retrained.covariance, atol=1e-9)

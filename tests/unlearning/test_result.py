@@ -1,5 +1,6 @@
 """What a result says of itself."""
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -56,3 +57,25 @@ def test_a_posterior_that_cannot_be_recovered_is_not_returned():
     diverging = ub.EUBO(iterations=30, draws=50, optimizer=optax.sgd(1e30))
     with pytest.raises(ub.RetrainingNeeded, match="EUBO found no posterior without these 20 records"):
         ub.unlearn(trained(logistic), problem.model, problem.erased, method=diverging, key=KEY)
+
+
+def test_a_step_that_leaves_no_precision_is_shortened_and_said():
+    """A likelihood that is not log-concave at q can ask for more precision than there is."""
+    model = ub.DensityModel(lambda theta: jnp.zeros(()), lambda theta, record: -2 * theta @ theta, dim=2)
+    full = ub.FullGaussian(jnp.ones(2), jnp.eye(2))
+    result = ub.unlearn(full, model, np.zeros(3), method=ub.NaturalGradient(), key=KEY)
+    assert np.isfinite(np.linalg.cholesky(result.posterior.covariance)).all()
+    assert "could be taken away" in result.doubts[0]
+    assert "retrain" in result.doubts[0]
+
+
+def test_a_step_that_takes_most_of_the_precision_is_doubted():
+    problem = logistic(erased=130)
+    result = ub.unlearn(
+        trained(logistic), problem.model, problem.erased, method=ub.NaturalGradient(), key=KEY
+    )
+    assert "came from the erased records" in result.doubts[0]
+    gentle = logistic(erased=10)
+    assert ub.unlearn(
+        trained(logistic), gentle.model, gentle.erased, method=ub.NaturalGradient(), key=KEY
+    ).trusted

@@ -58,6 +58,18 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
             −E_q[∇² log g], shape (d, d), or its diagonal where the family needs no more.
         """
 
+    @abc.abstractmethod
+    def largest_share(self, precision: Float[Array, "..."]) -> Float[Array, ""]:
+        """Share of this belief's own precision that `precision` amounts to, where it is largest.
+
+        Below one everywhere, `precision` can be taken away and leaves a proper belief.
+        """
+
+    def evidence_left(self, natural: GaussianNatural, prior: "AbstractGaussian") -> Float[Array, ""]:
+        """Least share of precision that `natural` holds beyond `prior`."""
+        prior_precision = self.site(self.mean, prior.to_full().natural.precision).precision
+        return 1 - self.largest_share(self.natural.precision - natural.precision + prior_precision)
+
     @property
     @abc.abstractmethod
     def variance(self) -> Float[Array, " d"]:
@@ -175,10 +187,9 @@ class DiagonalGaussian(AbstractGaussian):
         curvature = curvature if curvature.ndim == 1 else jnp.diagonal(curvature)
         return GaussianNatural(gradient + curvature * self.mean, curvature)
 
-    def evidence_left(self, natural, prior: AbstractGaussian):
-        """Least share of precision left, over the coordinates."""
-        prior_precision = jnp.diagonal(prior.to_full().natural.precision)
-        return ((natural.precision - prior_precision) * self.variance).min()
+    def largest_share(self, precision):
+        """Over the coordinates."""
+        return (precision * self.variance).max()
 
     @property
     def scale(self) -> Float[Array, " d"]:
@@ -271,11 +282,9 @@ class FullGaussian(AbstractGaussian):
         """Natural gradient; needs the dense curvature."""
         return GaussianNatural(gradient + curvature @ self.mean, curvature)
 
-    def evidence_left(self, natural, prior: AbstractGaussian):
-        """Least share of precision left, over all directions."""
-        beyond = natural.precision - prior.to_full().natural.precision
-        kept = self.scale_tril.T @ beyond @ self.scale_tril
-        return jnp.linalg.eigvalsh(kept).min()
+    def largest_share(self, precision):
+        """Over all directions, by an eigenvalue."""
+        return jnp.linalg.eigvalsh(self.scale_tril.T @ precision @ self.scale_tril).max()
 
     @property
     def scale_tril(self) -> Float[Array, "d d"]:

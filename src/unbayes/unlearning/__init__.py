@@ -12,6 +12,7 @@ from unbayes.unlearning.base import AbstractMethod as AbstractMethod
 from unbayes.unlearning.base import Statistics as Statistics
 from unbayes.unlearning.eubo import EUBO as EUBO
 from unbayes.unlearning.exact import Exact as Exact
+from unbayes.unlearning.natural_gradient import NaturalGradient as NaturalGradient
 from unbayes.unlearning.result import RetrainingNeeded as RetrainingNeeded
 from unbayes.unlearning.result import Unlearned as Unlearned
 from unbayes.unlearning.reverse_kl import ReverseKL as ReverseKL

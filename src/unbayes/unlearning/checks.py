@@ -75,7 +75,7 @@ def doubts_about_origin(
     measurable = model.integral_dim < model.dim or model.dim <= LARGEST_DENSE_DIM
     if not isinstance(posterior, AbstractGaussian) or model.gaussian_prior is None or not measurable:
         return ()
-    left = float(_evidence_left(posterior, model, evidence, key))
+    left = float(_evidence_left(posterior, model.gaussian_prior, model, evidence, key))
     if left < -REFUSED_EXCESS:
         raise ValueError(
             "erased holds more evidence than the posterior has beyond its prior; some of these records "
@@ -100,7 +100,7 @@ def doubts_about_information(information: float, model: AbstractModel) -> tuple[
 
 
 @eqx.filter_jit
-def _evidence_left(gaussian: AbstractGaussian, model: AbstractModel, evidence, key):
+def _evidence_left(gaussian: AbstractGaussian, prior: AbstractGaussian, model: AbstractModel, evidence, key):
     site = model.site(gaussian, evidence, model.nodes(key))
     natural = jax.tree.map(jnp.subtract, gaussian.natural, site)
-    return gaussian.evidence_left(natural, model.gaussian_prior)
+    return gaussian.evidence_left(natural, prior)

@@ -1,0 +1,128 @@
+"""Linear models: sites and expectations against the generic path and scipy; conjugacy; types."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import log_expit, log_softmax
+
+from unbayes.models import (
+    AbstractModel,
+    BernoulliLikelihood,
+    LinearModel,
+    RawFeatures,
+    logistic_regression,
+    poisson_regression,
+)
+from unbayes.posteriors import DiagonalGaussian, FullGaussian
+
+from .rows import INPUTS, MODELS, gaussians, grid, over_models, predictor_moments
+
+
+@over_models
+def test_site_agrees_with_the_generic_path_and_with_derivatives(model, targets):
+    evidence = model.encode((INPUTS, targets))
+    over_f, over_theta = grid(model.integral_dim), grid(model.dim)
+
+    @eqx.filter_jit
+    def all_ways(gaussian):
+        def expected(mean):
+            moved = eqx.tree_at(lambda q: q.mean, gaussian, mean)
+            return model.expected_log_likelihood(moved, evidence, over_f)
+
+        gradient, curvature = jax.grad(expected)(gaussian.mean), -jax.hessian(expected)(gaussian.mean)
+        return (
+            (model.site(gaussian, evidence, over_f), expected(gaussian.mean)),
+            (gaussian.site(gradient, curvature), expected(gaussian.mean)),
+            (
+                AbstractModel.site(model, gaussian, evidence, over_theta),
+                AbstractModel.expected_log_likelihood(model, gaussian, evidence, over_theta),
+            ),
+        )
+
+    for gaussian in gaussians(model.dim):
+        own, by_derivatives, generic = all_ways(gaussian)
+        for other in (by_derivatives, generic):
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), own, other)
+
+
+@pytest.mark.parametrize("name", ["logistic", "dtc", "svgp"])
+def test_expected_log_likelihood_is_the_integral(name):
+    model, targets = MODELS[name]
+    evidence = model.encode((INPUTS, targets))
+    for gaussian in gaussians(model.dim):
+        terms = [
+            integrate.quad(lambda z, m=m, s=s, y=y: stats.norm.pdf(z) * log_expit(y * (m + s * z)), -9, 9)[0]
+            for m, s, y in zip(*predictor_moments(model, gaussian), 2 * targets - 1, strict=True)
+        ]
+        own = model.expected_log_likelihood(gaussian, evidence, model.nodes())
+        assert float(own) == pytest.approx(sum(terms), rel=1e-7)
+
+
+def test_expected_log_likelihood_of_softmax_is_the_average_over_draws():
+    model, targets = MODELS["softmax"]
+    evidence, rng = model.encode((INPUTS, targets)), np.random.default_rng(0)
+    for gaussian in gaussians(3):
+        weights = rng.multivariate_normal(gaussian.mean, gaussian.covariance, 20_000)
+        each = log_softmax(weights[:, None, :] * INPUTS, axis=2)[:, np.arange(5), targets].sum(1)
+        exact, sampled = (
+            float(model.expected_log_likelihood(gaussian, evidence, nodes))
+            for nodes in (grid(3), model.nodes(jr.key(0), 20_000))
+        )
+        error = each.std() / np.sqrt(20_000)
+        assert abs(exact - each.mean()) < 4 * error
+        assert abs(exact - sampled) < 4 * error
+
+
+def test_conjugate_posterior_is_the_textbook():
+    model, targets = MODELS["linear"]
+    design = np.c_[np.ones(5), INPUTS]
+    precision = np.eye(2) + design.T @ design / 0.25
+    added = model.sufficient_statistics(model.encode((INPUTS, targets)))
+    posterior = FullGaussian.from_natural(jax.tree.map(jnp.add, model.conjugate_prior.natural, added))
+    np.testing.assert_allclose(
+        posterior.mean, np.linalg.solve(precision, design.T @ targets / 0.25), rtol=1e-10
+    )
+    np.testing.assert_allclose(posterior.covariance, np.linalg.inv(precision), rtol=1e-10)
+
+
+def test_only_a_gaussian_likelihood_is_conjugate():
+    model, targets = MODELS["logistic"]
+    assert model.conjugate_prior is None
+    with pytest.raises(TypeError, match="LinearModel has no conjugate prior"):
+        model.sufficient_statistics(model.encode((INPUTS, targets)))
+
+
+@pytest.mark.parametrize("family", [0, 1], ids=["diagonal", "full"])
+@pytest.mark.parametrize("make", [logistic_regression, poisson_regression])
+def test_records_of_zeros_leave_gradients_finite(make, family):
+    model = make(2, bias=False)
+    evidence = model.encode((np.zeros((1, 2)), [1]))
+    gradient = eqx.filter_grad(lambda q: model.expected_log_likelihood(q, evidence, model.nodes()))
+    leaves = jax.tree.leaves(eqx.filter_jit(gradient)(gaussians(2)[family]))
+    assert all(bool((leaf == 0).all()) for leaf in leaves)
+
+
+@over_models
+def test_computes_in_the_type_of_its_prior(model, targets):
+    """Whatever the type of features and likelihood, and of JAX."""
+    prior = DiagonalGaussian.standard(model.dim, jnp.float32)
+    single = LinearModel(model.features, model.likelihood, prior)
+    evidence, nodes = single.encode((INPUTS, targets)), single.nodes(jr.key(0))
+    results = jax.eval_shape(
+        lambda: (
+            single.log_likelihood(prior.mean, evidence),
+            single.expected_log_likelihood(prior, evidence, nodes),
+            single.site(prior, evidence, nodes),
+            eqx.filter(single.predictive(prior, INPUTS, key=jr.key(0)), eqx.is_inexact_array),
+        )
+    )
+    assert {leaf.dtype for leaf in jax.tree.leaves(results)} == {jnp.dtype("float32")}
+
+
+def test_prior_of_the_wrong_length_is_refused():
+    with pytest.raises(ValueError, match=r"prior must have length 3 \(1 outputs × 3 features\), got 2"):
+        LinearModel(RawFeatures(2), BernoulliLikelihood(), DiagonalGaussian.standard(2))

@@ -1,0 +1,279 @@
+"""What every posterior must do; a new class is covered by adding a row to `ROWS`."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import paramax
+import pytest
+from jax.scipy.special import logit
+
+from unbayes.posteriors import (
+    AbstractExponentialFamily,
+    AbstractPosterior,
+    Beta,
+    DiagonalGaussian,
+    Dirichlet,
+    Gamma,
+    GaussianNatural,
+    NormalInverseGamma,
+    RegressionNatural,
+    Table,
+)
+
+from .bent import bent_flow, frame
+
+
+class Row(NamedTuple):
+    """How to make a posterior, and how to test it.
+
+    `cover` maps the unit cube of `free` dimensions onto the support; None where that is finite.
+    `evidence` adds to the natural parameters of an exponential family.
+    """
+
+    make: Callable[[], AbstractPosterior]
+    cover: Callable | None
+    free: int
+    evidence: Callable[[], Any] | None = None
+
+
+def line(u):
+    return 2 * logit(u)
+
+
+def half_line(u):
+    return u / (1 - u)
+
+
+def simplex(u):
+    return jnp.stack([u[0], (1 - u[0]) * u[1], (1 - u[0]) * (1 - u[1])])
+
+
+def line_and_half_line(u):
+    return jnp.stack([line(u[0]), half_line(u[1])])
+
+
+ROWS = {
+    "diagonal": Row(
+        lambda: DiagonalGaussian([1.0, -2.0], [0.5, 2.0]),
+        line,
+        2,
+        lambda: GaussianNatural(jnp.array([50.0, -30.0]), jnp.array([100.0, 80.0])),
+    ),
+    "full": Row(
+        lambda: frame(2),
+        line,
+        2,
+        lambda: GaussianNatural(jnp.array([50.0, -30.0]), jnp.array([[100.0, 40.0], [40.0, 80.0]])),
+    ),
+    "inverse flow": Row(lambda: bent_flow(inverse=True), line, 2),
+    "masked flow": Row(lambda: bent_flow(inverse=False), line, 2),
+    "beta": Row(lambda: Beta(3.0, 2.0), lambda u: u, 1, lambda: (jnp.array(90.0), jnp.array(80.0))),
+    "dirichlet": Row(lambda: Dirichlet([2.0, 3.0, 4.0]), simplex, 2, lambda: jnp.array([90.0, 80.0, 99.0])),
+    "gamma": Row(lambda: Gamma(3.0, 2.0), half_line, 1, lambda: (jnp.array(70.0), jnp.array(90.0))),
+    "normal inverse gamma": Row(
+        lambda: NormalInverseGamma([1.5], [[2.0]], 3.0, 2.0),
+        line_and_half_line,
+        2,
+        lambda: RegressionNatural(
+            GaussianNatural(jnp.array([60.0]), jnp.array([[90.0]])), jnp.array(90.0), jnp.array(99.0)
+        ),
+    ),
+    "table": Row(lambda: Table([[0.0, 1.0], [2.0, -1.0], [3.0, 0.5]], [0.3, -0.2, 1.0]), None, 0),
+}
+EXPONENTIAL = {name: row for name, row in ROWS.items() if row.evidence}
+
+
+def over(rows):
+    return pytest.mark.parametrize("row", rows.values(), ids=rows.keys())
+
+
+class Measured(NamedTuple):
+    """A posterior's draws, its support in small cells, and its mode."""
+
+    posterior: Any
+    draws: Any
+    draws_alone: Any
+    joint: Any
+    log_prob: Any
+    cells: Any
+    cell_log_prob: Any
+    cell_probability: Any
+
+
+@pytest.fixture(scope="module", params=ROWS)
+def measured(request) -> Measured:
+    return _measured(request.param)
+
+
+def only(names):
+    return pytest.mark.parametrize("measured", names, indirect=True)
+
+
+@functools.cache
+def _measured(name: str) -> Measured:
+    return _measure(ROWS[name], ROWS[name].make())
+
+
+@eqx.filter_jit
+def _measure(row: Row, posterior) -> Measured:
+    draws, joint = posterior.sample_and_log_prob(jr.key(0), (20, 2000))
+    cells, size = (posterior.values, 1.0) if row.cover is None else _cells(row)
+    points = jnp.concatenate([draws.reshape(-1, posterior.dim), cells])
+    log_prob, cell_log_prob = jnp.split(posterior.log_prob(points), [joint.size])
+    return Measured(
+        posterior,
+        draws,
+        posterior.sample(jr.key(0), joint.shape),
+        joint,
+        log_prob.reshape(joint.shape),
+        cells,
+        cell_log_prob,
+        jnp.exp(cell_log_prob) * size,
+    )
+
+
+def _cells(row: Row, count: int = 200):
+    """Points that fill the support, and the volume around each."""
+    axes = jnp.meshgrid(*[(jnp.arange(count, dtype=float) + 0.5) / count] * row.free, indexing="ij")
+    u = jnp.stack(axes, -1).reshape(-1, row.free)
+    stretch = jnp.linalg.det(jax.vmap(jax.jacfwd(lambda u: row.cover(u)[: row.free]))(u))
+    return jax.vmap(row.cover)(u), jnp.abs(stretch) / count**row.free
+
+
+def test_density_integrates_to_one(measured):
+    assert float(measured.cell_probability.sum()) == pytest.approx(1, abs=1e-3)
+
+
+def test_draws_follow_the_density(measured):
+    draws = np.asarray(measured.draws).reshape(-1, measured.posterior.dim)
+    for moment in (lambda t: t, lambda t: t**2, lambda t: t[:, :1] * t):
+        expected = measured.cell_probability @ moment(measured.cells)
+        error = moment(draws).std(0) / np.sqrt(len(draws))
+        np.testing.assert_array_less(np.abs(moment(draws).mean(0) - expected), 4.5 * error + 2e-3)
+
+
+def test_same_key_same_draw(measured):
+    np.testing.assert_array_equal(measured.draws_alone, measured.draws)
+    assert not np.array_equal(measured.draws[0], measured.draws[1])
+
+
+def test_joint_density_agrees_with_log_prob(measured):
+    np.testing.assert_allclose(measured.joint, measured.log_prob, rtol=0, atol=1e-9)
+
+
+def test_nothing_is_denser_than_the_mode(measured):
+    top = float(measured.posterior.max_log_prob(jr.key(1)))
+    mode = measured.posterior.mode(jr.key(1))
+    assert mode.shape == (measured.posterior.dim,)
+    assert top == pytest.approx(float(measured.posterior.log_prob(mode)), abs=1e-9)
+    assert top >= float(measured.log_prob.max()) - 1e-12
+    assert top >= float(measured.cell_log_prob.max()) - 1e-12
+
+
+@only([name for name, row in ROWS.items() if row.evidence or not row.cover])
+def test_entropy_is_that_of_the_density(measured):
+    expected = -measured.cell_probability @ measured.cell_log_prob
+    assert float(measured.posterior.entropy()) == pytest.approx(float(expected), abs=2e-3)
+
+
+def test_vmap_over_posteriors_changes_nothing(measured):
+    theta = measured.draws[0, :4]
+    arrays, rest = eqx.partition(measured.posterior, eqx.is_array)
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), arrays)
+    batched = jax.jit(jax.vmap(lambda a: eqx.combine(a, rest).log_prob(theta)))(twice)
+    np.testing.assert_allclose(batched, [measured.log_prob[0, :4]] * 2, rtol=0, atol=1e-9)
+
+
+@only([name for name, row in ROWS.items() if row.cover])
+def test_gradients_agree_with_differences(measured):
+    arrays, rest = eqx.partition(
+        measured.posterior,
+        eqx.is_inexact_array,
+        is_leaf=lambda leaf: isinstance(leaf, paramax.NonTrainable),
+    )
+
+    @jax.jit
+    def slopes(left, right):
+        def log_prob(at):
+            """Along a line through the support, and along the ray of the parameters."""
+            stretched = eqx.combine(jax.tree.map(lambda leaf: leaf * at[1], arrays), rest)
+            return stretched.log_prob(left + at[0] * (right - left))
+
+        at, step = jnp.array([0.4, 1.0]), 1e-5
+        ahead, behind = (jax.vmap(log_prob)(at + side * step * jnp.eye(2)) for side in (1, -1))
+        return jax.grad(log_prob)(at), (ahead - behind) / (2 * step)
+
+    gradient, difference = slopes(*measured.draws[0, :2])
+    np.testing.assert_allclose(gradient, difference, rtol=1e-5, atol=1e-7)
+    assert np.abs(difference).min() > 1e-3
+
+
+@over(ROWS)
+def test_shapes_and_types(row, dtype):
+    posterior = row.make()
+    assert posterior.dtype == dtype
+    for shape in ((), (3,), (2, 3)):
+        theta, joint = eqx.filter_eval_shape(posterior.sample_and_log_prob, jr.key(0), shape)
+        alone = eqx.filter_eval_shape(posterior.sample, jr.key(0), shape)
+        log_prob = eqx.filter_eval_shape(posterior.log_prob, theta)
+        assert theta.shape == alone.shape == (*shape, posterior.dim)
+        assert joint.shape == log_prob.shape == shape
+        assert theta.dtype == alone.dtype == joint.dtype == log_prob.dtype == dtype
+    if isinstance(posterior, AbstractExponentialFamily):
+        mode = eqx.filter_eval_shape(posterior.mode)
+        assert mode.shape == (posterior.dim,)
+        assert mode.dtype == eqx.filter_eval_shape(posterior.entropy).dtype == dtype
+
+
+@over(ROWS)
+def test_refuses_legacy_keys_and_wrong_shapes(row):
+    posterior = row.make()
+    for call in (posterior.sample, posterior.sample_and_log_prob):
+        with pytest.raises(TypeError, match=r"key must be a typed key .* uint32"):
+            call(jr.PRNGKey(0))
+    for shape in ((), (posterior.dim + 1,), (posterior.dim, posterior.dim + 1)):
+        with pytest.raises(ValueError, match=f"theta must have a last axis of length {posterior.dim}, got"):
+            posterior.log_prob(np.zeros(shape))
+
+
+@over(ROWS)
+def test_is_immutable(row):
+    posterior = row.make()
+    name = dataclasses.fields(posterior)[0].name
+    with pytest.raises(AttributeError):
+        setattr(posterior, name, getattr(posterior, name))
+
+
+@over({name: row for name, row in ROWS.items() if row.evidence or not row.cover})
+def test_natural_parameters_round_trip(row):
+    def close(left, right):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-10), left, right)
+
+    posterior = row.make()
+    close(posterior.with_natural(posterior.natural), posterior)
+    moved = posterior.with_natural(jax.tree.map(lambda a: 1.5 * a, posterior.natural))
+    assert type(moved) is type(posterior)
+    close(moved.with_natural(jax.tree.map(lambda a: a / 1.5, moved.natural)), posterior)
+
+
+@over(EXPONENTIAL)
+def test_evidence_left_counts_what_was_taken(row):
+    prior, evidence = row.make(), row.evidence()
+    posterior = prior.with_natural(jax.tree.map(jnp.add, prior.natural, evidence))
+
+    def left(share):
+        natural = jax.tree.map(lambda own, added: own - share * added, posterior.natural, evidence)
+        return float(posterior.evidence_left(natural, prior))
+
+    assert 0.9 < left(0.0) < 1
+    assert left(0.5) == pytest.approx(left(0.0) / 2)
+    assert left(1.0) == pytest.approx(0, abs=1e-12)
+    assert left(1.001) < 0
+    assert left(2.0) < -0.5

@@ -1,0 +1,132 @@
+"""Distances between posteriors, and Proposition 1 of the paper."""
+
+import functools
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import betaln, digamma
+
+from unbayes.metrics import agreement, entropy, information, parameter_kl, predictive_kl
+from unbayes.models import linear_regression, logistic_regression, poisson_regression, softmax_regression
+from unbayes.posteriors import AutoregressiveFlow, Beta, DiagonalGaussian, FullGaussian, gaussian_kl
+
+INPUTS = np.array([[-1.5], [0.0], [0.4], [2.0]])
+FIRST = FullGaussian([0.3, 1.0], [[0.5, 0.0], [0.2, 0.4]])
+SECOND = DiagonalGaussian([-0.2, 0.7], [0.6, 0.3])
+
+
+@functools.cache
+def flow() -> AutoregressiveFlow:
+    return AutoregressiveFlow(FIRST, key=jr.key(0), layers=2, width=6)
+
+
+def test_parameter_kl_of_gaussians_is_exact():
+    found = parameter_kl(FIRST, SECOND)
+    assert found.value == pytest.approx(float(gaussian_kl(FIRST, SECOND)))
+    assert found.error == 0
+
+
+def test_parameter_kl_is_sampled_within_its_error():
+    (a, b), (c, d) = (3.0, 2.0), (5.0, 4.0)
+    exact = (
+        betaln(c, d)
+        - betaln(a, b)
+        + (a - c) * digamma(a)
+        + (b - d) * digamma(b)
+        + (c - a + d - b) * digamma(a + b)
+    )
+    found = [parameter_kl(Beta(a, b), Beta(c, d), key=jr.key(seed)) for seed in range(20)]
+    scores = np.array([(estimate.value - exact) / estimate.error for estimate in found])
+    assert np.abs(scores).max() < 4
+    assert 0.5 < scores.std() < 1.6
+    with pytest.raises(ValueError, match="key must be given: this divergence is sampled"):
+        parameter_kl(Beta(a, b), Beta(c, d))
+
+
+def test_parameter_kl_from_a_flow_that_starts_at_a_gaussian():
+    to_frame = parameter_kl(flow(), FIRST, key=jr.key(0))
+    assert 0 <= to_frame.value + 3 * to_frame.error < 0.05
+    exact = float(gaussian_kl(FIRST, SECOND))
+    found = parameter_kl(flow(), SECOND, key=jr.key(0))
+    assert abs(found.value - exact) < 4 * found.error + 0.1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [linear_regression(1, noise_scale=0.5), logistic_regression(1), poisson_regression(1)],
+    ids=["linear", "logistic", "poisson"],
+)
+def test_predictive_kl_is_the_spread_over_inputs(model):
+    found = predictive_kl(FIRST, SECOND, model, INPUTS)
+    p, q = model.predictive(FIRST, INPUTS), model.predictive(SECOND, INPUTS)
+    for direction, values in ((found.forward, p.kl(q)), (found.backward, q.kl(p))):
+        assert direction.mean == pytest.approx(float(np.mean(values)))
+        assert direction.std == pytest.approx(float(np.std(values)))
+        assert direction.mean > 1e-3
+    same = predictive_kl(FIRST, FIRST, model, INPUTS)
+    assert same.forward == same.backward == pytest.approx((0, 0), abs=1e-12)
+
+
+def test_sampled_predictive_kl_shares_its_noise():
+    model = softmax_regression(1, 2, bias=False)
+    same = predictive_kl(FIRST, FIRST, model, INPUTS, key=jr.key(0))
+    assert same.forward == pytest.approx((0, 0), abs=1e-12)
+    near = predictive_kl(flow(), FIRST, logistic_regression(1), INPUTS, key=jr.key(0), draws=20_000)
+    assert near.forward.mean < 1e-3
+    with pytest.raises(ValueError, match="key must be given"):
+        predictive_kl(FIRST, SECOND, model, INPUTS)
+
+
+def test_agreement_is_the_share_of_equal_decisions():
+    model = logistic_regression(1)
+    rising, falling = (DiagonalGaussian([0.1, slope], [0.1, 0.1]) for slope in (1.0, -1.0))
+    assert agreement(rising, rising, model, INPUTS) == 1
+    assert agreement(rising, falling, model, INPUTS) == 0.25
+
+
+def test_entropy_and_information():
+    assert entropy(FIRST) == pytest.approx((stats.multivariate_normal([0, 0], FIRST.covariance).entropy(), 0))
+    told = information(SECOND, FIRST)
+    assert told.value == pytest.approx(np.log(0.6 * 0.3) - np.log(0.5 * 0.4))
+    assert told.error == 0
+    with pytest.raises(ValueError, match="key must be given: the entropy of a flow is sampled"):
+        entropy(flow())
+
+
+def test_entropy_of_a_flow_near_a_gaussian_is_sampled_within_its_error():
+    found, exact = entropy(flow(), key=jr.key(0)), float(FIRST.entropy())
+    assert found.error > 0
+    assert abs(found.value - exact) < 4 * found.error + 0.1
+    told = information(SECOND, flow(), key=jr.key(0))
+    assert told.value == pytest.approx(float(SECOND.entropy()) - found.value)
+    assert told.error == pytest.approx(found.error)
+
+
+small, scale = st.floats(-2, 2), st.floats(0.2, 1.5)
+beliefs = st.builds(
+    lambda m, n, s, r, t: FullGaussian(jnp.array([m, n]), jnp.array([[s, 0.0], [r, t]])),
+    small,
+    small,
+    scale,
+    small.map(lambda value: value / 2),
+    scale,
+)
+
+
+@pytest.mark.parametrize(
+    "model", [logistic_regression(1), poisson_regression(1)], ids=["logistic", "poisson"]
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(p=beliefs, q=beliefs)
+def test_predictions_are_never_further_apart_than_parameters(model, p, q):
+    """Proposition 1, in both directions and at every input."""
+    inputs = INPUTS / 2
+    one, other = model.predictive(p, inputs), model.predictive(q, inputs)
+    for nearer, further in ((one.kl(other), gaussian_kl(p, q)), (other.kl(one), gaussian_kl(q, p))):
+        assert (np.asarray(nearer) >= -1e-9).all()
+        assert (np.asarray(nearer) <= float(further) + 1e-6).all()

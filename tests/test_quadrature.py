@@ -1,0 +1,67 @@
+"""Nodes against the moments of a standard normal."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from scipy import stats
+
+from unbayes.quadrature import gauss_hermite, random_nodes, safe_sqrt, standard_normal_nodes
+
+
+@pytest.mark.parametrize("count", [3, 10, 40])
+def test_gauss_hermite_is_exact_for_polynomials(count):
+    nodes = gauss_hermite(jnp.float64, count)
+    z, weights = np.asarray(nodes.points[:, 0]), np.asarray(nodes.weights)
+    assert nodes.points.shape == (count, 1)
+    assert weights.sum() == pytest.approx(1, abs=1e-14)
+    for degree in range(min(2 * count, 21)):
+        size = weights @ np.abs(z) ** degree
+        assert abs(weights @ z**degree - stats.norm.moment(degree)) < 1e-12 * max(size, 1)
+    if count == 3:
+        assert abs(weights @ z**6 - stats.norm.moment(6)) > 1
+
+
+@pytest.mark.parametrize(("dim", "count"), [(1, 10), (3, 6), (4, 256), (5, 257)])
+def test_random_nodes_integrate_quadratics_exactly(dim, count, dtype):
+    nodes = random_nodes(jr.key(0), dim, dtype, count)
+    points, weights = np.float64(nodes.points), np.float64(nodes.weights)
+    assert nodes.points.shape == (count // 2 * 2, dim)
+    assert nodes.points.dtype == nodes.weights.dtype == dtype
+    tolerance = 2e3 * float(jnp.finfo(dtype).eps)
+    assert weights.sum() == pytest.approx(1, abs=tolerance)
+    np.testing.assert_allclose(weights @ points, 0, atol=tolerance)
+    np.testing.assert_allclose((points.T * weights) @ points, np.eye(dim), atol=tolerance)
+
+
+def test_random_nodes_follow_their_key():
+    first, again, other = (random_nodes(jr.key(seed), 2, jnp.float64, 100) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.points, again.points)
+    assert not np.allclose(first.points, other.points)
+    assert (
+        stats.kstest(
+            np.asarray(random_nodes(jr.key(2), 2, jnp.float64, 20_000).points[:10_000, 0]), "norm"
+        ).pvalue
+        > 1e-3
+    )
+
+
+def test_fewer_pairs_than_dimensions_are_left_as_drawn():
+    nodes = random_nodes(jr.key(0), 10, jnp.float64, 6)
+    np.testing.assert_array_equal(nodes.points[:3], -nodes.points[3:])
+    assert np.isfinite(nodes.points).all()
+
+
+def test_one_dimension_is_not_random_and_more_need_a_key():
+    nodes = standard_normal_nodes(1, jnp.float64)
+    np.testing.assert_array_equal(nodes.points, gauss_hermite(jnp.float64).points)
+    assert standard_normal_nodes(3, jnp.float64, jr.key(0), 64).points.shape == (64, 3)
+    with pytest.raises(ValueError, match="key must be given: expectations over 3 dimensions are sampled"):
+        standard_normal_nodes(3, jnp.float64)
+
+
+def test_safe_sqrt_has_a_slope_of_zero_at_zero():
+    values = jnp.array([0.0, 4.0, jnp.nan])
+    np.testing.assert_array_equal(safe_sqrt(values), [0.0, 2.0, np.nan])
+    np.testing.assert_array_equal(jax.vmap(jax.grad(safe_sqrt))(values[:2]), [0.0, 0.25])
