@@ -11,7 +11,7 @@ import unbayes
 ROOT = Path(unbayes.__file__).parent
 # From the innermost room outwards; a module may import from its own room and from those before it.
 ROOMS = [
-    {"quadrature", "records", "progress", "diagnostics", "posteriors"},
+    {"quadrature", "records", "progress", "settings", "diagnostics", "posteriors"},
     {"models"},
     {"objectives", "metrics", "loop"},
     {"training"},

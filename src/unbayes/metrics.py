@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.models import LinearModel
+from unbayes.models import ClassPredictive, LinearModel
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
@@ -98,9 +98,11 @@ def agreement(
     draws: int = 1000,
 ) -> float:
     """Share of inputs at which both posteriors predict the same class."""
-    one = model.predictive(first, inputs, key=key, draws=draws).decision()
-    other = model.predictive(second, inputs, key=key, draws=draws).decision()
-    return float((one == other).mean())
+    one = model.predictive(first, inputs, key=key, draws=draws)
+    other = model.predictive(second, inputs, key=key, draws=draws)
+    if not isinstance(one, ClassPredictive):
+        raise TypeError("model must predict classes: numbers rarely agree to the last digit")
+    return float((one.decision() == other.decision()).mean())
 
 
 def entropy(

@@ -80,13 +80,14 @@ def eubo(
     lam
         Threshold λ of the adjusted likelihood.
     log_max
-        max log full(θ), needed where λ > 0.
+        max log full(θ); where it is not given and λ > 0, a Gaussian's own.
     key, draws, scale
         As for `elbo`; quadrature takes λ = 0.
     """
+    adjusted = log_max is not None or lam != 0
     if key is None:
         gaussian = _require_quadrature(candidate, model)
-        if not isinstance(full, AbstractGaussian) or log_max is not None:
+        if not isinstance(full, AbstractGaussian) or adjusted:
             raise ValueError("key must be given: without it, full must be Gaussian and lam zero")
         return scale * model.expected_log_likelihood(gaussian, erased, model.nodes()) + gaussian_kl(
             gaussian, full
@@ -94,7 +95,8 @@ def eubo(
     thetas, log_candidate = candidate.sample_and_log_prob(key, (draws,))
     log_full = full.log_prob(thetas)
     log_likelihood = scale * _log_likelihood(model, thetas, erased)
-    if log_max is not None:
+    if adjusted:
+        log_max = full.max_log_prob() if log_max is None else log_max
         log_likelihood = log_adjusted_likelihood(log_likelihood, log_full, log_max, lam)
     if isinstance(candidate, AbstractGaussian) and isinstance(full, AbstractGaussian):
         divergence = gaussian_kl(candidate, full)
@@ -109,7 +111,11 @@ def log_adjusted_likelihood(
     log_max: Float[Array, ""],
     lam: float | Float[Array, ""],
 ) -> Float[Array, " s"]:
-    """Adjusted likelihood, equation (6): log p(D_e|θ) where full(θ) > λ max full, and 0 elsewhere."""
+    """Adjusted likelihood, equation (6): log p(D_e|θ) where full(θ) > λ max full, and 0 elsewhere.
+
+    The threshold is on q(θ|D) for every model. (For its airline experiment the paper puts it on q(f, θ|D),
+    record by record.) Gradients do not see the jump at the edge of the region.
+    """
     return jnp.where(_trusted_region(log_full, log_max, lam), log_likelihood, 0)
 
 

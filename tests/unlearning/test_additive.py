@@ -52,7 +52,7 @@ def test_statistics_of_another_origin_do_not_add_up():
     here = ub.summarise(full, problem.model, problem.erased, method=ub.Exact(), key=KEY)
     unlearned = ub.unlearn(full, problem.model, problem.erased, method=ub.Exact(), key=KEY).posterior
     elsewhere = ub.summarise(unlearned, problem.model, problem.erased, method=ub.Exact(), key=KEY)
-    with pytest.raises(ValueError, match="same posterior, method and key"):
+    with pytest.raises(ValueError, match="same posterior, model, method and key"):
         here + elsewhere
     with pytest.raises(ValueError, match="statistics must come from the posterior"):
         ub.solve(full, problem.model, elsewhere, method=ub.Exact(), key=KEY)
@@ -83,3 +83,22 @@ def test_float32_keeps_the_digits_that_weights_live_in():
             found[name] = np.asarray(deviations, np.float64)
     assert np.abs(found["float64"]).max() > 1
     np.testing.assert_allclose(found["float32"], found["float64"], atol=2e-3)
+
+
+def test_more_than_was_seen_is_refused_however_it_arrives():
+    """No batch is too much by itself, their sum is."""
+    problem, full, method = logistic(), trained(logistic), ub.BankReverseKL(draws=200)
+    parts = [ub.summarise(full, problem.model, problem.full, method=method, key=KEY) for _ in range(4)]
+    with pytest.raises(ValueError, match="erased holds more evidence than the posterior"):
+        ub.solve(full, problem.model, sum(parts), method=method, key=KEY)
+
+
+def test_statistics_of_another_model_do_not_add_up():
+    problem, full = logistic(), trained(logistic)
+    other = ub.logistic_regression(2, prior_scale=5.0)
+    method = ub.NaturalGradient()
+    here, elsewhere = (
+        ub.summarise(full, model, problem.erased, method=method, key=KEY) for model in (problem.model, other)
+    )
+    with pytest.raises(ValueError, match="same posterior, model"):
+        here + elsewhere

@@ -132,6 +132,31 @@ MISFITS = {
         TypeError,
         "NaturalGradient needs a Gaussian, got AutoregressiveFlow",
     ),
+    "no draws": (
+        lambda: _unlearn(trained(logistic), method=ub.BankReverseKL(draws=0)),
+        ValueError,
+        "draws must be an integer of at least 1, got 0",
+    ),
+    "no iterations": (
+        lambda: _unlearn(trained(logistic), method=ub.EUBO(iterations=0)),
+        ValueError,
+        "iterations must be an integer of at least 1",
+    ),
+    "a number for a key": (
+        lambda: ub.unlearn(trained(logistic), logistic().model, ERASED, method=QUICK["eubo"], key=0),
+        TypeError,
+        "key must come from jax.random.key",
+    ),
+    "an empty sweep": (
+        lambda: ub.sweep(trained(logistic), logistic().model, ERASED, method=QUICK["eubo"], lams=[], key=KEY),
+        ValueError,
+        "lams must hold at least one threshold",
+    ),
+    "no statistics": (
+        lambda: ub.solve(trained(logistic), logistic().model, sum([]), method=ub.NaturalGradient(), key=KEY),
+        TypeError,
+        "statistics must be a sum of what summarise returned",
+    ),
     "exact, diagonal": (
         lambda: ub.unlearn(
             trained(linear_gaussian, family=ub.DiagonalGaussian),

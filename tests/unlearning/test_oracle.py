@@ -10,14 +10,14 @@ import unbayes as ub
 from problems import KEY, bimodal, linear_gaussian, logistic, trained
 from unbayes.metrics import parameter_kl
 
-DECAYING = optax.adam(optax.cosine_decay_schedule(5e-3, 2000))
+DECAYING = optax.adam(optax.cosine_decay_schedule(1e-2, 1500))
 # Draws whose Monte-Carlo error a method's answer carries: those of one step, or those of the bank.
 METHODS = {
     "exact": (ub.Exact(), np.inf),
     "natural gradient": (ub.NaturalGradient(), np.inf),
-    "eubo": (ub.EUBO(iterations=2000, draws=300, optimizer=DECAYING), 300),
-    "eubo, minibatches": (ub.EUBO(iterations=2000, draws=300, optimizer=DECAYING, batch_size=10), 300),
-    "reverse KL": (ub.ReverseKL(iterations=2000, draws=300, optimizer=DECAYING), 300),
+    "eubo": (ub.EUBO(iterations=1500, draws=2000, optimizer=DECAYING), 2000),
+    "eubo, minibatches": (ub.EUBO(iterations=1500, draws=2000, optimizer=DECAYING, batch_size=10), 2000),
+    "reverse KL": (ub.ReverseKL(iterations=1500, draws=2000, optimizer=DECAYING), 2000),
     "reverse KL, bank": (ub.BankReverseKL(draws=20_000), 20_000),
 }
 ADJUSTED = {
@@ -38,7 +38,7 @@ def test_reaches_the_exact_answer_on_linear_gaussian_data(name):
     # Expected KL of a Gaussian fitted to n draws is size / 2n; weights leave `share` of the draws.
     monte_carlo_error = size / (2 * draws * share)
     assert parameter_kl(result.posterior, retrained).value <= 4 * monte_carlo_error + 1e-9
-    assert parameter_kl(full, retrained).value > 0.1
+    assert 4 * monte_carlo_error < 0.2 * parameter_kl(full, retrained).value
     assert result.trusted, result.doubts
 
 

@@ -79,3 +79,50 @@ def test_a_step_that_takes_most_of_the_precision_is_doubted():
     assert ub.unlearn(
         trained(logistic), gentle.model, gentle.erased, method=ub.NaturalGradient(), key=KEY
     ).trusted
+
+
+@pytest.mark.parametrize(
+    "method", [ub.EUBO(iterations=300, draws=200), ub.ReverseKL(iterations=300, draws=200)]
+)
+def test_units_of_the_data_do_not_matter(method):
+    """Inputs in other units: the same predictions before, hence the same after."""
+    problem = linear_gaussian()
+    x, y = problem.full
+    information = []
+    for unit in (1.0, 1000.0):
+        scale = np.array([2.0, 2.0 / unit, 2.0 / unit, 2.0 / unit])
+        model = ub.LinearModel(
+            ub.RawFeatures(3), ub.GaussianLikelihood(0.5), ub.DiagonalGaussian(np.zeros(4), scale)
+        )
+        full = ub.fit(model, (unit * x, y), key=KEY).posterior
+        result = ub.unlearn(full, model, (unit * x[180:], y[180:]), method=method, key=KEY)
+        information.append(result.information)
+    assert information[0] == pytest.approx(information[1], rel=1e-6)
+
+
+def test_a_descent_that_climbs_is_doubted():
+    problem = linear_gaussian()
+    method = ub.ReverseKL(iterations=200, draws=100, optimizer=optax.adam(0.5))
+    result = ub.unlearn(trained(linear_gaussian), problem.model, problem.erased, method=method, key=KEY)
+    assert any("the objective rose" in doubt for doubt in result.doubts)
+
+
+def test_impossible_records_ask_for_retraining():
+    """A likelihood of zero at some draws leaves infinite weights."""
+    model = ub.DensityModel(
+        lambda theta: jnp.zeros(()), lambda theta, y: jnp.where(theta[0] < y, 0.0, -jnp.inf), dim=1
+    )
+    full = ub.FullGaussian(jnp.zeros(1), jnp.eye(1))
+    for method in (ub.BankReverseKL(draws=500), ub.ReverseKL(iterations=5, draws=50)):
+        with pytest.raises(ub.RetrainingNeeded, match="impossible"):
+            ub.unlearn(full, model, np.zeros(2), method=method, key=KEY)
+
+
+def test_a_small_bank_in_many_dimensions_is_doubted():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 40))
+    y = x @ rng.normal(size=40) + rng.normal(size=400)
+    model = ub.linear_regression(40, noise_scale=1.0, prior_scale=3.0)
+    full = ub.fit(model, (x, y), key=KEY).posterior
+    result = ub.unlearn(full, model, (x[:20], y[:20]), method=ub.BankReverseKL(draws=2000), key=KEY)
+    assert any("the bank is small for 41 parameters" in doubt for doubt in result.doubts)

@@ -21,6 +21,8 @@ from unbayes.records import accumulate
 
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
+# Parameters beyond which a general model's dense second derivatives, one matrix per node, cost too much.
+LARGEST_DENSE_DIM = 300
 
 
 class AbstractModel(eqx.Module):
@@ -85,6 +87,11 @@ class AbstractModel(eqx.Module):
         """Dimension of the space in which expectations of the log-likelihood are integrals."""
         return self.dim
 
+    @property
+    def has_affordable_sites(self) -> bool:
+        """Whether `site` costs little: integrals in few dimensions, or few enough second derivatives."""
+        return self.integral_dim < self.dim or self.dim <= LARGEST_DENSE_DIM
+
     def expected_log_likelihood(
         self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes
     ) -> Float[Array, ""]:
@@ -108,8 +115,9 @@ class AbstractModel(eqx.Module):
         """Natural gradient of E_q[log p(θ)]: a Gaussian prior's own parameters, else by differentiation."""
         if self.gaussian_prior is None:
             return _differentiated_site(self.log_prior, gaussian, nodes)
-        linear, precision = self.gaussian_prior.to_full().natural
-        return gaussian.site(linear - precision @ gaussian.mean, precision)
+        linear, precision = self.gaussian_prior.natural
+        pull = precision * gaussian.mean if precision.ndim == 1 else precision @ gaussian.mean
+        return gaussian.site(linear - pull, precision)
 
     def site(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> GaussianNatural:
         """Natural gradient of E_q[log p(D|θ)], summed over records, by automatic differentiation."""

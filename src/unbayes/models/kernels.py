@@ -6,6 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unbayes.quadrature import safe_sqrt
+
 
 class AbstractKernel(eqx.Module):
     """k(x, x') = variance · shape(‖(x − x') / lengthscales‖)."""
@@ -51,7 +53,7 @@ class Matern(AbstractKernel):
         self.smoothness = smoothness
 
     def _shape(self, squared_distance):
-        root = jnp.sqrt(2 * self.smoothness * squared_distance)
+        root = safe_sqrt(2 * self.smoothness * squared_distance)
         decay = jnp.exp(-root)
         if self.smoothness == 0.5:
             return decay

@@ -16,6 +16,9 @@ from unbayes.records import accumulate
 # Inputs × counts whose probabilities are computed at once: tens of megabytes with a thousand components.
 COUNTS_AT_ONCE = 1 << 13
 
+# Width, on the scale of √y, of the cells in which large counts are summed.
+CELL = 1 / 16
+
 
 class AbstractPredictive(eqx.Module):
     """A distribution of y for each of n inputs."""
@@ -107,21 +110,31 @@ class AbstractCountPredictive(AbstractPredictive):
     def kl(self, other):
         """Sum over all counts that either side gives noticeable probability."""
         rate = max(float(self._largest_rate()), float(other._largest_rate()))
+        cells = int((rate + 12 * rate**0.5 + 20) ** 0.5 / CELL)
         # A power of two, so that not every pair of posteriors compiles anew.
-        return _kl_over_counts(self, other, 1 << int(rate + 12 * rate**0.5 + 20).bit_length())
+        return _kl_over_counts(self, other, 1 << cells.bit_length())
 
 
 @eqx.filter_jit
-def _kl_over_counts(p: AbstractCountPredictive, q: AbstractCountPredictive, total: int):
-    means = p.decision()
+def _kl_over_counts(p: AbstractCountPredictive, q: AbstractCountPredictive, cells: int):
+    """Sum over counts one by one as long as cells are narrower than one, then over cells.
 
-    def part(counts):
+    On the scale of √y a Poisson distribution is half a unit wide whatever its rate, and mixtures of Poisson
+    distributions are no rougher: cells of constant width in √y lose nothing.
+    """
+    means = p.decision()
+    narrow = int(0.25 / CELL**2)
+    middle = (narrow - 0.5) ** 0.5 + CELL * (jnp.arange(cells, dtype=means.dtype) + 0.5)
+    counts = jnp.concatenate([jnp.arange(narrow, dtype=means.dtype), middle**2])
+    widths = jnp.concatenate([jnp.ones(narrow, means.dtype), 2 * CELL * middle])
+
+    def part(cells):
+        counts, widths = cells
         grid = jnp.broadcast_to(counts, (means.shape[0], counts.shape[0]))
         own = p._log_prob(grid)
-        return jnp.where(jnp.exp(own) > 0, jnp.exp(own) * (own - q._log_prob(grid)), 0).sum(1)
+        return jnp.where(jnp.exp(own) > 0, jnp.exp(own) * (own - q._log_prob(grid)), 0) @ widths
 
-    counts = jnp.arange(total, dtype=means.dtype)
-    return accumulate(part, counts, max(COUNTS_AT_ONCE // means.shape[0], 1))
+    return accumulate(part, (counts, widths), max(COUNTS_AT_ONCE // means.shape[0], 1))
 
 
 class CountPredictive(AbstractCountPredictive):

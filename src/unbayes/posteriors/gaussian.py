@@ -55,7 +55,7 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         gradient
             E_q[∇ log g], shape (d,).
         curvature
-            −E_q[∇² log g], shape (d, d), or its diagonal where the family needs no more.
+            −E_q[∇² log g], shape (d, d), or its diagonal, shape (d,).
         """
 
     @abc.abstractmethod
@@ -67,7 +67,7 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
 
     def evidence_left(self, natural: GaussianNatural, prior: "AbstractGaussian") -> Float[Array, ""]:
         """Least share of precision that `natural` holds beyond `prior`."""
-        prior_precision = self.site(self.mean, prior.to_full().natural.precision).precision
+        prior_precision = self.site(self.mean, prior.natural.precision).precision
         return 1 - self.largest_share(self.natural.precision - natural.precision + prior_precision)
 
     @property
@@ -92,6 +92,10 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
     @abc.abstractmethod
     def whiten(self, theta: Float[Array, " d"]) -> Float[Array, " d"]:
         """Inverse of `colour`."""
+
+    @abc.abstractmethod
+    def push(self, inner: Self) -> Self:
+        """Distribution of `colour(z)` for z drawn from `inner`, a belief in whitened coordinates."""
 
     @abc.abstractmethod
     def output_factor(self, design: Float[Array, "n p"], outputs: int) -> Float[Array, "n o r"]:
@@ -163,8 +167,8 @@ class DiagonalGaussian(AbstractGaussian):
     def __init__(self, mean, scale):
         self.mean = float_array(mean)
         self.log_scale = jnp.log(jnp.asarray(scale, self.mean.dtype))
-        _require_shape("mean", self.mean, (self.dim,))
-        _require_shape("scale", self.log_scale, (self.dim,))
+        _require_shape("mean", self.mean, (self.mean.size,))
+        _require_shape("scale", self.log_scale, (self.mean.size,))
 
     @classmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
@@ -219,6 +223,10 @@ class DiagonalGaussian(AbstractGaussian):
         """Inverse of `colour`."""
         return (theta - self.mean) / self.scale
 
+    def push(self, inner):
+        """Scales multiply."""
+        return DiagonalGaussian(self.colour(inner.mean), self.scale * inner.scale)
+
     def output_factor(self, design, outputs):
         """Outputs are independent: a diagonal square root."""
         variance = self.variance.reshape(outputs, -1)
@@ -251,8 +259,8 @@ class FullGaussian(AbstractGaussian):
     def __init__(self, mean, scale_tril):
         self.mean = float_array(mean)
         scale_tril = jnp.asarray(scale_tril, self.mean.dtype)
-        _require_shape("mean", self.mean, (self.dim,))
-        _require_shape("scale_tril", scale_tril, (self.dim, self.dim))
+        _require_shape("mean", self.mean, (self.mean.size,))
+        _require_shape("scale_tril", scale_tril, (self.mean.size, self.mean.size))
         self.raw_scale_tril = jnp.tril(scale_tril)
 
     @classmethod
@@ -279,7 +287,8 @@ class FullGaussian(AbstractGaussian):
         return GaussianNatural(inverse.T @ (inverse @ self.mean), precision)
 
     def site(self, gradient, curvature):
-        """Natural gradient; needs the dense curvature."""
+        """Natural gradient; a vector is taken for the diagonal of the curvature."""
+        curvature = curvature if curvature.ndim == 2 else jnp.diag(curvature)
         return GaussianNatural(gradient + curvature @ self.mean, curvature)
 
     def largest_share(self, precision):
@@ -313,6 +322,10 @@ class FullGaussian(AbstractGaussian):
     def whiten(self, theta):
         """Inverse of `colour`."""
         return solve_triangular(self.scale_tril, theta - self.mean, lower=True)
+
+    def push(self, inner):
+        """Factors multiply."""
+        return FullGaussian(self.colour(inner.mean), self.scale_tril @ inner.scale_tril)
 
     def output_factor(self, design, outputs):
         """Rows of each output of W, pushed through L."""

@@ -13,6 +13,7 @@ from jaxtyping import PRNGKeyArray
 from unbayes.models import AbstractConjugateModel, AbstractModel
 from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
+from unbayes.settings import require_key, require_settings
 from unbayes.training.base import AbstractTraining, Trained
 from unbayes.training.gradient import GradientVI
 from unbayes.training.natural import NaturalGradientVI
@@ -36,8 +37,8 @@ def fit(
     records
         The data D, as `model.encode` takes them.
     family
-        Class of the posterior, or a member of it to start from (a flow of a certain depth, say). A model with
-        a conjugate prior ignores it.
+        Class of the posterior, or a member of it to start from (a flow of a certain depth, say). The
+        conjugate pairs, such as Beta–Bernoulli, ignore it.
     method
         How to train. By default: exactly, where the family is conjugate; `NaturalGradientVI` for Gaussians;
         `GradientVI` for anything else.
@@ -47,6 +48,9 @@ def fit(
         A `ProgressBar()`, say.
     """
     started = time.perf_counter()
+    require_key(key)
+    if method is not None:
+        require_settings(method)
     evidence = model.encode(records)
     if isinstance(model, AbstractConjugateModel):
         if method is not None:
@@ -61,7 +65,11 @@ def fit(
             if method is None:
                 method = NaturalGradientVI() if isinstance(start, AbstractGaussian) else GradientVI()
             trained = method.run(model, evidence, start, key=run_key, progress=progress)
-    jax.block_until_ready(trained.posterior)
+    if not np.isfinite(trained.elbo):
+        raise ValueError(
+            f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the "
+            "likelihood and of the inputs, or give a smaller learning rate"
+        )
     return dataclasses.replace(trained, seconds=time.perf_counter() - started)
 
 
@@ -89,7 +97,7 @@ def _conjugate_posterior(prior: AbstractExponentialFamily, model: AbstractModel,
     posterior = prior.with_natural(
         jax.tree.map(jnp.add, prior.natural, model.sufficient_statistics(evidence))
     )
-    # Bayes' rule holds at every θ; a draw lies where its terms are of ordinary size.
-    theta = posterior.sample(jax.random.key(0))
+    # Bayes' rule holds at every θ; the middle of some draws is never at the edge of what is possible.
+    theta = posterior.sample(jax.random.key(0), (256,)).mean(0)
     log_joint = model.log_prior(theta) + model.log_likelihood(theta, evidence).sum()
     return posterior, log_joint - posterior.log_prob(theta)

@@ -16,9 +16,6 @@ from unbayes.records import count, minibatch
 from unbayes.training.base import AbstractTraining, Trained
 from unbayes.training.natural import natural_step
 
-# Beyond this many parameters, dense second derivatives of a general model cost more than the training.
-LARGEST_MEASURED_DIM = 1000
-
 
 class GradientVI(AbstractTraining):
     """Maximise the ELBO, equation (1), by reparametrised stochastic gradients; works for every family.
@@ -65,8 +62,7 @@ class GradientVI(AbstractTraining):
             early_stop=self.early_stop,
         )
         stationarity = None
-        affordable = model.integral_dim < model.dim or model.dim <= LARGEST_MEASURED_DIM
-        if isinstance(posterior, AbstractGaussian) and affordable:
+        if isinstance(posterior, AbstractGaussian) and model.has_affordable_sites:
             stationarity = float(_stationarity(model, evidence, posterior, node_key))
         return Trained(
             posterior=posterior,

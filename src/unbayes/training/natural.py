@@ -31,7 +31,7 @@ class NaturalGradientVI(AbstractTraining):
     iterations
         Number of steps, at most.
     tolerance
-        Stationarity, in nats, at which to stop; √eps of the posterior's type at least.
+        Stationarity, in nats, at which to stop; 100 roundings of the posterior's type at least.
     nodes
         Number of common random numbers, where quadrature is not possible.
     """

@@ -15,9 +15,9 @@ from unbayes.diagnostics import LARGEST_TRUSTED_KHAT, WeightDiagnosis, diagnose_
 from unbayes.loop import minimise_each
 from unbayes.models import AbstractModel
 from unbayes.objectives import removal_log_weights
-from unbayes.posteriors import AbstractPosterior, AbstractVariational
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AbstractVariational
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractIterativeMethod, AbstractMethod
-from unbayes.unlearning.result import Solution
+from unbayes.unlearning.result import RetrainingNeeded, Solution
 
 DIAGNOSIS_DRAWS = 4000
 
@@ -36,6 +36,7 @@ class AbstractDescent(AbstractAdjustedMethod, AbstractIterativeMethod):
     """A method that moves q̃ from q(θ|D) by stochastic gradients of an objective in which λ is a leaf."""
 
     iterations: eqx.AbstractVar[int]
+    whiten: eqx.AbstractVar[bool]
     optimizer: eqx.AbstractVar[optax.GradientTransformation]
 
     @abc.abstractmethod
@@ -54,33 +55,58 @@ class AbstractDescent(AbstractAdjustedMethod, AbstractIterativeMethod):
         require_variational(self, posterior)
 
     def run_each(self, posterior, model, erased, lams, *, key, progress=None) -> list[Solution]:
-        """Descend once for every λ, on the same random numbers."""
+        """Descend once for every λ below one, on the same random numbers."""
         loop_key, mode_key, diagnosis_key = jr.split(key, 3)
         log_max = posterior.max_log_prob(mode_key)
+        thetas, log_full = _draw(posterior, diagnosis_key, DIAGNOSIS_DRAWS)
+        deviations, mean = log_likelihood_at(model, thetas, erased)
+        moving = [lam for lam in lams if lam < 1]
+        found = iter(self._descend(posterior, model, erased, moving, log_max, loop_key, progress))
+        solutions = []
+        for lam in lams:
+            candidate, trace = next(found) if lam < 1 else (posterior, np.empty(0))
+            diagnosis = diagnose_weights(removal_log_weights(deviations, mean, log_full, log_max, lam))
+            doubts = (*doubts_about_weights(diagnosis), *_doubts_about_trace(trace))
+            ess, khat = diagnosis.effective_sample_size, diagnosis.khat
+            solutions.append(Solution(candidate, trace, ess, khat, doubts))
+        return solutions
+
+    def _descend(self, posterior, model, erased, lams, log_max, key, progress):
+        """Candidates and traces, one of each for every λ."""
+        if not lams:
+            return []
         objective = self.objective(posterior, model, erased, jnp.asarray(lams, posterior.dtype), log_max)
-        lanes = eqx.tree_at(
-            lambda o: o.lam, jax.tree.map(lambda _: None, objective), 0, is_leaf=lambda leaf: leaf is None
-        )
+        start, frame = posterior, None
+        if self.whiten and isinstance(posterior, AbstractGaussian):
+            frame = posterior
+            objective = _Whitened(objective, posterior)
+            start = type(posterior).standard(posterior.dim, posterior.dtype, key=key)
+        nowhere = jax.tree.map(lambda _: None, objective)
         found = minimise_each(
             objective,
-            lanes,
-            posterior,
+            eqx.tree_at(lambda o: o.lam, nowhere, 0, is_leaf=lambda leaf: leaf is None),
+            start,
             optimizer=self.optimizer,
             iterations=self.iterations,
-            key=loop_key,
+            key=key,
             progress=progress,
             description=f"unlearning by {type(self).__name__}",
         )
-        thetas, log_full = posterior.sample_and_log_prob(diagnosis_key, (DIAGNOSIS_DRAWS,))
-        likelihood = log_likelihood_at(model, thetas, erased)
-        return [
-            _solution(
-                posterior if lam == 1 else candidate,
-                trace,
-                diagnose_weights(removal_log_weights(*likelihood, log_full, log_max, lam)),
-            )
-            for lam, (candidate, trace) in zip(lams, found, strict=True)
-        ]
+        return found if frame is None else [(frame.push(inner), trace) for inner, trace in found]
+
+
+class _Whitened(eqx.Module):
+    """An objective of the belief over z, θ = frame.colour(z)."""
+
+    objective: AbstractAdjustedObjective
+    frame: AbstractGaussian
+
+    @property
+    def lam(self):
+        return self.objective.lam
+
+    def __call__(self, inner: AbstractGaussian, key: PRNGKeyArray):
+        return self.objective(self.frame.push(inner), key)
 
 
 def require_variational(method: AbstractMethod, posterior: AbstractPosterior) -> None:
@@ -92,23 +118,41 @@ def require_variational(method: AbstractMethod, posterior: AbstractPosterior) ->
         )
 
 
-def _solution(candidate: AbstractPosterior, trace: np.ndarray, diagnosis: WeightDiagnosis) -> Solution:
-    return Solution(
-        candidate, trace, diagnosis.effective_sample_size, diagnosis.khat, doubts_about(diagnosis)
-    )
-
-
-def doubts_about(diagnosis: WeightDiagnosis) -> tuple[str, ...]:
+def doubts_about_weights(diagnosis: WeightDiagnosis) -> tuple[str, ...]:
     """Sentences that the weights give rise to."""
     if diagnosis.khat <= LARGEST_TRUSTED_KHAT:
         return ()
     return (
-        f"the weights 1/p(D_e|θ) are too uneven (k-hat {diagnosis.khat:.2f} > {LARGEST_TRUSTED_KHAT}): "
-        "the erased records are too informative for this method; retrain, or erase less",
+        f"the weights 1/p(D_e|θ) are too uneven (k-hat {diagnosis.khat:.2f} > {LARGEST_TRUSTED_KHAT}): the "
+        "erased records are too informative for this method, or the draws too few; retrain, or erase less",
     )
 
 
-@eqx.filter_jit
+def _doubts_about_trace(trace: np.ndarray) -> tuple[str, ...]:
+    """Doubt a descent that ended higher than it began."""
+    window = max(len(trace) // 50, 1)
+    before, after = trace[:window], trace[-window:]
+    if not trace.size or after.mean() <= before.mean() + 3 * (before.std() + after.std()) / window**0.5:
+        return ()
+    return ("the objective rose instead of falling: give a smaller learning rate, more draws or another λ",)
+
+
 def log_likelihood_at(model: AbstractModel, thetas, erased):
     """Log-likelihood of `erased` at each θ, compiled; see `AbstractModel.log_likelihood_at`."""
+    deviations, mean = _compiled_log_likelihood_at(model, thetas, erased)
+    if not bool(jnp.isfinite(deviations).all()):
+        raise RetrainingNeeded(
+            "the erased records are impossible, or overflow, at parameters that the posterior allows, so "
+            "that 1/p(D_e|θ) is infinite there"
+        )
+    return deviations, mean
+
+
+@eqx.filter_jit
+def _compiled_log_likelihood_at(model: AbstractModel, thetas, erased):
     return model.log_likelihood_at(thetas, erased)
+
+
+@eqx.filter_jit
+def _draw(posterior: AbstractPosterior, key, draws: int):
+    return posterior.sample_and_log_prob(key, (draws,))

@@ -18,9 +18,10 @@ from unbayes.unlearning.checks import (
     doubts_about_information,
     doubts_about_origin,
     is_finite,
-    prepare,
     require_additive,
+    require_fit,
     require_threshold,
+    site_of,
 )
 from unbayes.unlearning.result import RetrainingNeeded, Solution, Unlearned
 
@@ -45,15 +46,16 @@ def unlearn(
     erased
         The records D_e, as `model.encode` takes them.
     method
-        How: `Exact()`, `EUBO(lam)`, `ReverseKL(lam)` or `BankReverseKL(lam)`.
+        How: `Exact()`, `NaturalGradient()`, `EUBO(lam)`, `ReverseKL(lam)` or `BankReverseKL(lam)`.
     key
         Key of whatever is random.
     progress
         A `ProgressBar()`, say.
     """
     started = time.perf_counter()
-    evidence = prepare(posterior, model, erased, method)
-    doubts = doubts_about_origin(posterior, model, evidence, key)
+    require_fit(posterior, model, method, key)
+    evidence = model.encode(erased, "erased")
+    doubts = doubts_about_origin(posterior, model, site_of(posterior, model, evidence, key))
     solution = method.run(posterior, model, evidence, key=key, progress=progress)
     return _conclude(posterior, model, method, count(evidence), solution, started, key, doubts)
 
@@ -72,9 +74,12 @@ def sweep(
     if not isinstance(method, AbstractAdjustedMethod):
         raise TypeError(f"method must have a threshold lam to sweep over, got {type(method).__name__}")
     started = time.perf_counter()
+    if not lams:
+        raise ValueError("lams must hold at least one threshold, got none")
     methods = [dataclasses.replace(method, lam=require_threshold(lam)) for lam in lams]
-    evidence = prepare(posterior, model, erased, method)
-    doubts = doubts_about_origin(posterior, model, evidence, key)
+    require_fit(posterior, model, method, key)
+    evidence = model.encode(erased, "erased")
+    doubts = doubts_about_origin(posterior, model, site_of(posterior, model, evidence, key))
     found = method.run_each(posterior, model, evidence, tuple(lams), key=key, progress=progress)
     return [
         _conclude(posterior, model, each, count(evidence), solution, started, key, doubts)
@@ -94,8 +99,12 @@ def summarise(
 
     Give the trained posterior and the same key for every batch. The rows are not needed afterwards.
     """
+    require_fit(posterior, model, method, key)
     require_additive(method)
-    return method.statistics(posterior, model, prepare(posterior, model, erased, method), key=key)
+    evidence = model.encode(erased, "erased")
+    value = method.summarise(posterior, model, evidence, key=key)
+    site = site_of(posterior, model, evidence, key)
+    return Statistics(value, site, count(evidence), method.origin(posterior, model, key))
 
 
 def solve(
@@ -108,12 +117,16 @@ def solve(
     progress: AbstractProgress | None = None,
 ) -> Unlearned:
     """Take the records summed up in `statistics` back out of `posterior`."""
-    require_additive(method)
     started = time.perf_counter()
-    if statistics.origin != method.origin(posterior, key):
-        raise ValueError("statistics must come from the posterior, method and key that are given here")
+    require_fit(posterior, model, method, key)
+    require_additive(method)
+    if not isinstance(statistics, Statistics):
+        raise TypeError(f"statistics must be a sum of what summarise returned, got {statistics!r}")
+    if statistics.origin != method.origin(posterior, model, key):
+        raise ValueError("statistics must come from the posterior, model, method and key that are given here")
+    doubts = doubts_about_origin(posterior, model, statistics.site)
     solution = method.solve(posterior, model, statistics.value, key=key, progress=progress)
-    return _conclude(posterior, model, method, statistics.records, solution, started, key)
+    return _conclude(posterior, model, method, statistics.records, solution, started, key, doubts)
 
 
 def _conclude(

@@ -11,19 +11,23 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.diagnostics import diagnose_weights
-from unbayes.loop import ADAM, minimise
+from unbayes.diagnostics import WeightDiagnosis, diagnose_weights
+from unbayes.loop import ADAM, minimise_each
 from unbayes.objectives import cross_entropy, removal_log_weights
 from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPosterior,
     DiagonalGaussian,
     FullGaussian,
+    gaussian_kl,
 )
 from unbayes.quadrature import random_nodes
-from unbayes.unlearning.adjusted import doubts_about, log_likelihood_at, require_variational
+from unbayes.unlearning.adjusted import doubts_about_weights, log_likelihood_at, require_variational
 from unbayes.unlearning.base import AbstractAdditiveMethod, AbstractAdjustedMethod
 from unbayes.unlearning.result import Solution
+
+# Sampling error of the weighted moments, as a share of the change that they make.
+LARGEST_TRUSTED_ERROR = 0.25
 
 
 class BankReverseKL(AbstractAdditiveMethod, AbstractAdjustedMethod):
@@ -86,28 +90,59 @@ class BankReverseKL(AbstractAdditiveMethod, AbstractAdjustedMethod):
         thetas, log_full = _bank(posterior, key, self.draws)
         mode_key, fit_key = jr.split(jr.fold_in(key, 1))
         log_max = posterior.max_log_prob(mode_key)
-        found = []
-        for lam in lams:
-            diagnosis = diagnose_weights(removal_log_weights(deviations, mean, log_full, log_max, lam))
-            log_weights = jnp.asarray(diagnosis.log_weights, thetas.dtype)
-            trace = np.empty(0)
-            if lam == 1:
-                candidate = posterior
-            elif isinstance(posterior, AbstractGaussian):
-                candidate = _weighted_moments(posterior, thetas, log_weights)
-            else:
-                candidate, trace = minimise(
-                    _Resampled(thetas, jnp.cumsum(jnp.exp(log_weights)), self.batch_size),
-                    posterior,
-                    optimizer=self.optimizer,
-                    iterations=self.iterations,
-                    key=fit_key,
-                    progress=progress,
-                    description="fitting the weighted draws",
-                )
-            ess, khat = diagnosis.effective_sample_size, diagnosis.khat
-            found.append(Solution(candidate, trace, ess, khat, doubts_about(diagnosis)))
-        return found
+        diagnoses = [
+            diagnose_weights(removal_log_weights(deviations, mean, log_full, log_max, lam)) for lam in lams
+        ]
+        log_weights = jnp.asarray(np.stack([each.log_weights for each in diagnoses]), thetas.dtype)
+        if isinstance(posterior, AbstractGaussian):
+            found = [(_weighted_moments(posterior, thetas, each), np.empty(0)) for each in log_weights]
+        else:
+            found = self._fit_each(posterior, thetas, log_weights, fit_key, progress)
+        return [
+            Solution(
+                posterior if lam == 1 else candidate,
+                trace,
+                diagnosis.effective_sample_size,
+                diagnosis.khat,
+                (*doubts_about_weights(diagnosis), *_doubts_about_size(posterior, candidate, diagnosis)),
+            )
+            for lam, diagnosis, (candidate, trace) in zip(lams, diagnoses, found, strict=True)
+        ]
+
+    def _fit_each(self, posterior, thetas, log_weights, key, progress):
+        """Weighted maximum likelihood, by gradients, for every row of weights at once."""
+        objective = _Resampled(thetas, jnp.cumsum(jnp.exp(log_weights), axis=1), self.batch_size)
+        return minimise_each(
+            objective,
+            eqx.tree_at(
+                lambda o: (o.thetas, o.cumulative_weights),
+                objective,
+                (None, 0),
+                is_leaf=lambda leaf: leaf is None,
+            ),
+            posterior,
+            optimizer=self.optimizer,
+            iterations=self.iterations,
+            key=key,
+            progress=progress,
+            description="fitting the weighted draws",
+        )
+
+
+def _doubts_about_size(full, candidate, diagnosis: WeightDiagnosis) -> tuple[str, ...]:
+    """Doubt moments whose sampling error is not small beside what changed."""
+    if not isinstance(candidate, AbstractGaussian):
+        return ()
+    # Equal weights would give the moments of q(θ|D) without error, so only their unevenness counts.
+    unevenness = 1 / diagnosis.effective_sample_size - 1 / diagnosis.log_weights.size
+    error = full.dim * (full.dim + 3) / 4 * unevenness
+    change = float(gaussian_kl(candidate, full))
+    if error <= LARGEST_TRUSTED_ERROR * change:
+        return ()
+    return (
+        f"the bank is small for {full.dim} parameters: its sampling error of {error:.2g} nats is not small "
+        f"beside a change of {change:.2g} nats; give more draws",
+    )
 
 
 class _Resampled(eqx.Module):
@@ -118,7 +153,7 @@ class _Resampled(eqx.Module):
     batch_size: int = eqx.field(static=True)
 
     def __call__(self, candidate: AbstractPosterior, key: PRNGKeyArray):
-        heights = jr.uniform(key, (self.batch_size,), self.thetas.dtype)
+        heights = self.cumulative_weights[-1] * jr.uniform(key, (self.batch_size,), self.thetas.dtype)
         rows = jnp.searchsorted(self.cumulative_weights, heights)
         uniform = jnp.full(self.batch_size, -jnp.log(self.batch_size), self.thetas.dtype)
         return cross_entropy(candidate, self.thetas[rows], uniform)
@@ -151,11 +186,10 @@ def _weighted_moments(
     def shrink(moment, trained):
         return (effective * moment + confirmed * trained) / (effective + confirmed)
 
-    mean = posterior.colour(shift)
     centred = noise - shift
     if isinstance(posterior, DiagonalGaussian):
-        return DiagonalGaussian(mean, posterior.scale * jnp.sqrt(shrink(weights @ centred**2, 1.0)))
-    covariance = shrink(
-        (centred * weights[:, None]).T @ centred, jnp.eye(posterior.dim, dtype=posterior.dtype)
+        return posterior.push(DiagonalGaussian(shift, jnp.sqrt(shrink(weights @ centred**2, 1.0))))
+    identity = jnp.eye(posterior.dim, dtype=posterior.dtype)
+    return posterior.push(
+        FullGaussian.from_covariance(shift, shrink((centred.T * weights) @ centred, identity))
     )
-    return FullGaussian(mean, posterior.to_full().scale_tril @ jnp.linalg.cholesky(covariance))

@@ -8,13 +8,13 @@ from typing import Any, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractPosterior
+from unbayes.posteriors import AbstractPosterior, GaussianNatural
 from unbayes.progress import AbstractProgress
-from unbayes.records import count
 from unbayes.unlearning.result import Solution
 
 
@@ -44,13 +44,17 @@ class Statistics(eqx.Module):
     ----------
     value
         Sums over the records, a pytree of arrays.
+    site
+        What the records had added to a Gaussian posterior, which `solve` checks was ever there; None where
+        that is not known.
     records
         Number of records.
     origin
-        Fingerprint of the posterior, the method and the key: only statistics of one origin add up.
+        Fingerprint of posterior, model, method and key: only statistics of one origin add up.
     """
 
     value: Any
+    site: GaussianNatural | None
     records: int = eqx.field(static=True)
     origin: str = eqx.field(static=True)
 
@@ -59,11 +63,11 @@ class Statistics(eqx.Module):
             raise TypeError(f"statistics add to statistics, got {type(other).__name__}")
         if self.origin != other.origin:
             raise ValueError(
-                "statistics add up only if they come from the same posterior, method and key; "
+                "statistics add up only if they come from the same posterior, model, method and key; "
                 "always summarise at the trained posterior, never at an unlearned one"
             )
-        value = jax.tree.map(jnp.add, self.value, other.value)
-        return type(self)(value, self.records + other.records, self.origin)
+        value, site = jax.tree.map(jnp.add, (self.value, self.site), (other.value, other.site))
+        return type(self)(value, site, self.records + other.records, self.origin)
 
     def __radd__(self, other: Any) -> Self:
         """Let `sum` start from zero."""
@@ -99,22 +103,16 @@ class AbstractAdditiveMethod(AbstractMethod):
         value = self.summarise(posterior, model, erased, key=key)
         return self.solve(posterior, model, value, key=key, progress=progress)
 
-    def statistics(
-        self, posterior: AbstractPosterior, model: AbstractModel, erased: Any, *, key: PRNGKeyArray
-    ) -> Statistics:
-        """Summary of a batch together with its size and origin."""
-        value = self.summarise(posterior, model, erased, key=key)
-        return Statistics(value, count(erased), self.origin(posterior, key))
-
     @property
     def summary_settings(self) -> tuple:
         """Settings of the method that its statistics depend on."""
         return ()
 
-    def origin(self, posterior: AbstractPosterior, key: PRNGKeyArray) -> str:
+    def origin(self, posterior: AbstractPosterior, model: AbstractModel, key: PRNGKeyArray) -> str:
         """Fingerprint of everything that statistics depend on besides the records."""
         digest = hashlib.blake2b(repr((type(self).__name__, *self.summary_settings)).encode(), digest_size=16)
-        for leaf in jax.tree.leaves((eqx.filter(posterior, eqx.is_array), jax.random.key_data(key))):
+        for leaf in jax.tree.leaves(eqx.filter((posterior, model, jr.key_data(key)), eqx.is_array)):
+            digest.update(f"{leaf.dtype}{leaf.shape}".encode())
             digest.update(np.asarray(leaf).tobytes())
         return digest.hexdigest()
 

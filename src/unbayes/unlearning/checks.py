@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from unbayes.models import AbstractModel, LinearModel
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, GaussianNatural, Table
+from unbayes.settings import require_key, require_settings
 from unbayes.unlearning.base import AbstractAdditiveMethod, AbstractAdjustedMethod, AbstractMethod
 
 # Shares of the posterior's own precision by which erased records may exceed what it holds beyond its prior.
@@ -17,12 +18,12 @@ DOUBTED_EXCESS = 0.05
 REFUSED_EXCESS = 0.5
 # Nats by which a belief may shrink, when records are taken away, before that is called odd.
 DOUBTED_SHRINKAGE = 0.1
-# Beyond this many parameters, dense second derivatives of a general model cost more than unlearning.
-LARGEST_DENSE_DIM = 1000
 
 
-def prepare(posterior: AbstractPosterior, model: AbstractModel, erased: Any, method: AbstractMethod) -> Any:
-    """Refuse what does not fit together; return the erased records as evidence."""
+def require_fit(
+    posterior: AbstractPosterior, model: AbstractModel, method: AbstractMethod, key: PRNGKeyArray
+) -> None:
+    """Refuse what does not fit together."""
     if not isinstance(method, AbstractMethod):
         raise TypeError(f"method must be an unlearning method such as EUBO(), got {method!r}")
     if not isinstance(posterior, AbstractPosterior):
@@ -38,8 +39,9 @@ def prepare(posterior: AbstractPosterior, model: AbstractModel, erased: Any, met
         raise ValueError("posterior must be finite, got NaN or infinite parameters")
     if isinstance(method, AbstractAdjustedMethod):
         require_threshold(method.lam)
+    require_settings(method)
+    require_key(key)
     method.check(posterior, model)
-    return model.encode(erased, "erased")
 
 
 def require_threshold(lam: float) -> float:
@@ -59,23 +61,33 @@ def require_additive(method: AbstractMethod) -> None:
 
 
 def is_finite(posterior: AbstractPosterior) -> bool:
-    """Whether no parameter is NaN or infinite."""
+    """Whether no parameter is NaN or infinite, but for log-probabilities of impossible values in a table."""
+    if isinstance(posterior, Table):
+        return bool(jnp.isfinite(posterior.values).all() & ~jnp.isnan(posterior.natural_log_prob).any())
     leaves = jax.tree.leaves(eqx.filter(posterior, eqx.is_inexact_array))
     return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
 
 
-def doubts_about_origin(
+def site_of(
     posterior: AbstractPosterior, model: AbstractModel, evidence: Any, key: PRNGKeyArray
+) -> GaussianNatural | None:
+    """What the records had added to a Gaussian posterior; None where log-concavity does not bound it."""
+    if not isinstance(posterior, AbstractGaussian) or not isinstance(model, LinearModel):
+        return None
+    return _site(posterior, model, evidence, key)
+
+
+def doubts_about_origin(
+    posterior: AbstractPosterior, model: AbstractModel, site: GaussianNatural | None
 ) -> tuple[str, ...]:
     """Refuse or doubt records that carry more precision than the posterior holds beyond its prior.
 
-    At a stationary posterior the precision is the prior's plus that of every training record, so no part of
-    the training data can exceed it in any direction.
+    At a stationary posterior the precision is the prior's plus that of every training record, none of them
+    negative, so no part of the training data can exceed it in any direction.
     """
-    measurable = model.integral_dim < model.dim or model.dim <= LARGEST_DENSE_DIM
-    if not isinstance(posterior, AbstractGaussian) or model.gaussian_prior is None or not measurable:
+    if site is None or not isinstance(posterior, AbstractGaussian):
         return ()
-    left = float(_evidence_left(posterior, model.gaussian_prior, model, evidence, key))
+    left = float(_evidence_left(posterior, model.gaussian_prior, site))
     if left < -REFUSED_EXCESS:
         raise ValueError(
             "erased holds more evidence than the posterior has beyond its prior; some of these records "
@@ -100,7 +112,10 @@ def doubts_about_information(information: float, model: AbstractModel) -> tuple[
 
 
 @eqx.filter_jit
-def _evidence_left(gaussian: AbstractGaussian, prior: AbstractGaussian, model: AbstractModel, evidence, key):
-    site = model.site(gaussian, evidence, model.nodes(key))
-    natural = jax.tree.map(jnp.subtract, gaussian.natural, site)
-    return gaussian.evidence_left(natural, prior)
+def _site(gaussian: AbstractGaussian, model: AbstractModel, evidence, key):
+    return model.site(gaussian, evidence, model.nodes(key))
+
+
+@eqx.filter_jit
+def _evidence_left(gaussian: AbstractGaussian, prior, site: GaussianNatural):
+    return gaussian.evidence_left(jax.tree.map(jnp.subtract, gaussian.natural, site), prior)

@@ -28,6 +28,9 @@ class EUBO(AbstractDescent):
         Draws of θ ~ q̃ in each step.
     batch_size
         Erased records in each step, drawn with replacement and scaled up; None takes all of them.
+    whiten
+        Whether a Gaussian moves in coordinates in which q(θ|D) is standard normal, so that the units of the
+        data do not matter to the learning rate. False moves mean and factor as they are, as the authors did.
     optimizer
         Any optax gradient transformation.
     """
@@ -36,6 +39,7 @@ class EUBO(AbstractDescent):
     iterations: int = 10_000
     draws: int = 1000
     batch_size: int | None = None
+    whiten: bool = True
     optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
 
     def objective(self, posterior, model, erased, lam, log_max):

@@ -1,12 +1,13 @@
 """Unlearning by one natural-gradient step, which goes past the paper.
 
 A trained posterior is stationary, so the gradient of the *retraining* objective at q(θ|D) is known from the
-erased records alone. In natural parameters a full step of retraining is η − Σ_{D_e} s_i(q), with s_i the site of
-record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean parameters of q.
+erased records alone. In natural parameters a full step of retraining is η − Σ_{D_e} s_i(q), with s_i the site
+of record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean parameters of q.
 """
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 

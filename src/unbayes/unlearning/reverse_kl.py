@@ -27,6 +27,9 @@ class ReverseKL(AbstractDescent):
         Number of steps.
     draws
         Draws of θ ~ q(θ|D) in each step.
+    whiten
+        Whether a Gaussian moves in coordinates in which q(θ|D) is standard normal, so that the units of the
+        data do not matter to the learning rate. False moves mean and factor as they are, as the authors did.
     optimizer
         Any optax gradient transformation.
     """
@@ -34,6 +37,7 @@ class ReverseKL(AbstractDescent):
     lam: float = 0.0
     iterations: int = 10_000
     draws: int = 1000
+    whiten: bool = True
     optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
 
     def objective(self, posterior, model, erased, lam, log_max):
