@@ -10,14 +10,14 @@ GAUSS_HERMITE_NODES = 40
 
 
 class Nodes(eqx.Module):
-    """Points z and weights w with E[g(z)] ≈ Σ w g(z) for z ~ N(0, I).
+    """Points z and weights w with E[g(z)] ≈ Σ w g(z), for z ~ N(0, I) unless said otherwise.
 
     Attributes
     ----------
     points
         Shape (k, dim).
     weights
-        Shape (k,), summing to one.
+        Shape (k,), summing to one under a distribution.
     """
 
     points: Float[Array, "k dim"]
@@ -34,6 +34,12 @@ def gauss_hermite(dtype: jnp.dtype, count: int = GAUSS_HERMITE_NODES) -> Nodes:
     """One-dimensional nodes, exact for polynomials up to degree 2·count − 1."""
     points, weights = np.polynomial.hermite_e.hermegauss(count)
     return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights / weights.sum(), dtype))
+
+
+def gauss_laguerre(dtype: jnp.dtype, count: int = 32) -> Nodes:
+    """Nodes on the half-line: Σ w g(x) ≈ ∫₀^∞ g(x) dx for g that falls off like e⁻ˣ."""
+    points, weights = np.polynomial.laguerre.laggauss(count)
+    return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights * np.exp(points), dtype))
 
 
 def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> Nodes:

@@ -66,7 +66,7 @@ BAD_PAIRS = [
     (
         (X, Y.astype("datetime64[D]")),
         TypeError,
-        r"erased targets must be numeric, got an array of dtype datetime64",
+        r"erased targets must be numeric, got an .* datetime64",
     ),
     ((X, Y[:2]), ValueError, r"erased must pair inputs and targets, got 3 and 2"),
     ((X[:0], Y[:0]), ValueError, r"erased must hold at least one record, got none"),
@@ -104,7 +104,7 @@ BAD_DENSITY = [
     (
         {"a": np.float64(1.0)},
         ValueError,
-        r"erased must have the records along their leading axis, got a scalar",
+        r"erased must have the records along their leading axis",
     ),
     ((X, Y[:2]), ValueError, r"erased must share their leading axis, got lengths \[2, 3\]"),
     ((X[:0], Y[:0]), ValueError, r"erased must hold at least one record, got none"),
@@ -165,9 +165,8 @@ log_likelihood = eqx.filter_jit(lambda model, theta, evidence: model.log_likelih
 @given(st.data(), st.sampled_from([*PAIRS, *VECTORS]), st.sampled_from([1, 4]), st.sampled_from(NUMBERS))
 def test_numeric_records_are_taken_in_the_type_of_the_model(data, name, rows, target_type):
     low, high = (1, 1) if name == "gamma shape" else (0, 1)
-    targets = data.draw(
-        arrays(target_type, rows, elements=st.integers(low, high).map(np.dtype(target_type).type))
-    )
+    elements = st.integers(low, high).map(np.dtype(target_type).type)
+    targets = data.draw(arrays(target_type, rows, elements=elements))
     model = PAIRS.get(name) or VECTORS[name]
     evidence = model.encode((data.draw(inputs(rows)), targets) if name in PAIRS else targets)
     own = log_likelihood(model, jnp.full(model.dim, 0.25), evidence)

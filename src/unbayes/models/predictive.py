@@ -16,8 +16,9 @@ from unbayes.records import accumulate
 # Inputs × counts whose probabilities are computed at once: tens of megabytes with a thousand components.
 COUNTS_AT_ONCE = 1 << 13
 
-# Width, on the scale of √y, of the cells in which large counts are summed.
-CELL = 1 / 16
+# Counts that are summed one by one; larger ones in cells of this width on the scale of √y.
+SMALL_COUNTS = 256
+CELL = 0.5 / (SMALL_COUNTS - 0.5) ** 0.5
 
 
 class AbstractPredictive(eqx.Module):
@@ -117,16 +118,15 @@ class AbstractCountPredictive(AbstractPredictive):
 
 @eqx.filter_jit
 def _kl_over_counts(p: AbstractCountPredictive, q: AbstractCountPredictive, cells: int):
-    """Sum over counts one by one as long as cells are narrower than one, then over cells.
+    """Sum over small counts one by one, and over the others in cells.
 
     On the scale of √y a Poisson distribution is half a unit wide whatever its rate, and mixtures of Poisson
     distributions are no rougher: cells of constant width in √y lose nothing.
     """
     means = p.decision()
-    narrow = int(0.25 / CELL**2)
-    middle = (narrow - 0.5) ** 0.5 + CELL * (jnp.arange(cells, dtype=means.dtype) + 0.5)
-    counts = jnp.concatenate([jnp.arange(narrow, dtype=means.dtype), middle**2])
-    widths = jnp.concatenate([jnp.ones(narrow, means.dtype), 2 * CELL * middle])
+    roots = (SMALL_COUNTS - 0.5) ** 0.5 + CELL * (jnp.arange(cells, dtype=means.dtype) + 0.5)
+    counts = jnp.concatenate([jnp.arange(SMALL_COUNTS, dtype=means.dtype), roots**2 + CELL**2 / 12])
+    widths = jnp.concatenate([jnp.ones(SMALL_COUNTS, means.dtype), 2 * CELL * roots])
 
     def part(cells):
         counts, widths = cells

@@ -1,0 +1,42 @@
+"""Bernoulli expectations from narrow to very wide log-odds, where plain Gauss–Hermite fails."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import expit, log_expit
+
+from unbayes.models import BernoulliLikelihood
+
+BERNOULLI = BernoulliLikelihood()
+
+
+def _integral(function, mean, scale):
+    f = np.linspace(mean - 12 * scale, mean + 12 * scale, 200_001)
+    return integrate.simpson(function(f) * stats.norm.pdf(f, mean, scale), x=f)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 1.7, 1.9, 5.0, 30.0, 100.0])
+@pytest.mark.parametrize("distance", [-3.0, -0.4, 0.0, 1.0, 3.0])
+def test_value_slope_curvature_and_probability(scale, distance):
+    mean = distance * scale
+    arguments = (jnp.asarray(mean), jnp.asarray(scale**2), jnp.ones(()))
+    assert float(BERNOULLI.expected_log_prob(*arguments)) == pytest.approx(
+        _integral(log_expit, mean, scale), rel=1e-6
+    )
+    slope = jax.grad(BERNOULLI.expected_log_prob)
+    assert float(slope(*arguments)) == pytest.approx(_integral(lambda f: expit(-f), mean, scale), rel=1e-6)
+    curvature = _integral(lambda f: expit(f) * expit(-f), mean, scale)
+    assert -float(jax.grad(slope)(*arguments)) == pytest.approx(curvature, rel=1e-5)
+    predictive = BERNOULLI.gaussian_predictive(arguments[0][None], arguments[1][None])
+    both = [_integral(lambda f: expit(-f), mean, scale), _integral(expit, mean, scale)]
+    np.testing.assert_allclose(predictive.probabilities[0], both, rtol=1e-6)
+
+
+def test_gradients_are_finite_at_both_ends(dtype):
+    for variance in (0.0, 1e6):
+        gradient = jax.grad(BERNOULLI.expected_log_prob, (0, 1))(
+            jnp.asarray(3.0, dtype), jnp.asarray(variance, dtype), jnp.ones((), dtype)
+        )
+        assert np.isfinite(gradient).all()
