@@ -29,7 +29,6 @@ CORE_DEPENDENCIES = {
     "paramax",
     "flowjax",
     "numpy",
-    "scipy",
     "arviz_stats",
     "rich",
 }

@@ -17,6 +17,8 @@ from unbayes.posteriors import DiagonalGaussian
 
 def linear_regression(features: int, *, noise_scale: float, prior_scale: float = 1.0, bias: bool = True):
     """Y = bias + wᵀx + noise of known scale; weights N(0, prior_scale²)."""
+    if not noise_scale > 0:
+        raise ValueError(f"noise_scale must be positive, got {noise_scale}")
     return _regression(GaussianLikelihood(noise_scale), features, prior_scale, bias)
 
 
@@ -51,6 +53,8 @@ def sparse_gp(
 
 
 def _regression(likelihood: AbstractLikelihood, features: int, prior_scale: float, bias: bool) -> LinearModel:
+    if not prior_scale > 0:
+        raise ValueError(f"prior_scale must be positive, got {prior_scale}")
     raw = RawFeatures(features, bias)
     size = raw.size * likelihood.outputs
     return LinearModel(raw, likelihood, DiagonalGaussian(jnp.zeros(size), jnp.full(size, prior_scale)))

@@ -99,7 +99,11 @@ class LinearModel(AbstractModel):
 
     def encode_inputs(self, x, name: str = "inputs") -> tuple[Float[Array, "n p"], Float[Array, " n"] | None]:
         """Features of raw inputs, and the variance of f that θ leaves open."""
-        return _featurise(self.features, to_float_array(x, name, self.dtype, (None, self.features.inputs)))
+        inputs = to_float_array(x, name, self.dtype, (None, self.features.inputs))
+        design, variance = _featurise(self.features, inputs)
+        if not bool(jnp.isfinite(design).all()):
+            raise ValueError(f"{name} must give finite features, got NaN or overflow in {self.dtype}")
+        return design, variance
 
     def predictor(self, theta: Float[Array, " d"], design: Float[Array, "n p"]) -> Float[Array, "n ..."]:
         """Values f, shape (n,), or (n, outputs) where there are several."""
