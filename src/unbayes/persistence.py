@@ -26,6 +26,7 @@ import numpy as np
 from unbayes import models, posteriors
 
 FORMAT, VERSION, MANIFEST = "unbayes", 1, "manifest.json"
+LIBRARY = version("unbayes")
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
 # At least as much as numpy writes in front of the numbers of an array.
 HEADER_BYTES = 4096
@@ -109,7 +110,7 @@ def save(
         name: {"dtype": array.dtype.name, "shape": array.shape, "sha256": _digest(entries[name])}
         for name, array in arrays.items()
     }
-    header = {"format": FORMAT, "version": VERSION, "library": version("unbayes")}
+    header = {"format": FORMAT, "version": VERSION, "library": LIBRARY}
     manifest = {**header, **tree, "notes": notes, "arrays": table}
     text = json.dumps({**manifest, "sha256": _digest(_canonical(manifest))}, indent=1)
     _write(Path(path), {MANIFEST: text.encode(), **{f"{name}.npy": data for name, data in entries.items()}})

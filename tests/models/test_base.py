@@ -15,7 +15,7 @@ from unbayes.posteriors import DiagonalGaussian, FullGaussian
 from .rows import INPUTS, MODELS, gaussians, grid, over_models
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax"])
+@pytest.mark.parametrize("name", ["linear", "softmax"])
 def test_sums_do_not_depend_on_chunks(name, monkeypatch):
     model, targets = MODELS[name]
     evidence, nodes = model.encode((INPUTS, targets)), grid(model.integral_dim, 5)

@@ -19,7 +19,7 @@ from unbayes.models import (
     RawFeatures,
     UnknownNoiseRegression,
 )
-from unbayes.posteriors import Beta, Dirichlet, Gamma, NormalInverseGamma
+from unbayes.posteriors import Beta, Dirichlet, Gamma, NormalInverseGamma, Table
 
 OUTCOMES = np.array([1, 0, 1, 1, 0])
 CLASSES = np.array([0, 2, 1, 2, 2])
@@ -48,6 +48,7 @@ class Row(NamedTuple):
     thetas: list
     log_likelihood: Callable
     log_evidence: float
+    log_predictive: Any
     statistics: Any
 
 
@@ -58,6 +59,7 @@ ROWS = {
         [[0.3], [0.8]],
         lambda theta: stats.bernoulli.logpmf(OUTCOMES, theta[0]),
         stats.betabinom.logpmf(3, 5, 2, 3) - np.log(comb(5, 3)),
+        np.log(np.where(OUTCOMES, 0.4, 0.6)),
         (3, 2),
     ),
     "dirichlet": Row(
@@ -66,6 +68,7 @@ ROWS = {
         [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]],
         lambda theta: np.log(np.take(theta, CLASSES)),
         stats.dirichlet_multinomial.logpmf([1, 1, 3], [2, 1, 3], 5) - np.log(20),
+        np.log(np.array([2, 1, 3])[CLASSES] / 6),
         [1, 1, 3],
     ),
     "gamma": Row(
@@ -74,6 +77,7 @@ ROWS = {
         [[0.5], [3.0]],
         lambda theta: stats.poisson.logpmf(COUNTS, theta[0]),
         gamma_poisson_evidence(),
+        stats.nbinom.logpmf(COUNTS, 3, 2 / 3),
         (11, 5),
     ),
     "normal inverse gamma": Row(
@@ -82,6 +86,7 @@ ROWS = {
         [[0.1, 0.9, 0.5], [-1.0, 0.3, 2.0]],
         lambda theta: stats.norm.logpdf(Y, theta[0] + theta[1] * X[:, 0], np.sqrt(theta[2])),
         regression_evidence(),
+        stats.t.logpdf(Y, 4, scale=np.sqrt((2 + X[:, 0] ** 2) / 2)),
         None,
     ),
 }
@@ -136,13 +141,19 @@ def test_statistics_of_a_regression():
     assert float(own.energy) == pytest.approx(0.5 * Y @ Y)
 
 
-def test_log_predictive_of_the_next_outcome():
-    """p(y = 1|D) is the posterior mean; the error is that of an average over draws."""
-    row, draws = ROWS["beta"], 20_000
-    posterior = posterior_of(row, row.model.encode(row.records))
-    own = row.model.log_predictive(posterior, [1, 0], key=jr.key(0), draws=draws)
-    reference = stats.beta(5, 5)
-    np.testing.assert_allclose(np.exp(own), 0.5, atol=4 * reference.std() / np.sqrt(draws))
+@over_rows
+def test_log_predictive_is_exact(row):
+    """Of each record alone under the prior, where scipy knows the distribution."""
+    own = row.model.log_predictive(row.model.conjugate_prior, row.records)
+    np.testing.assert_allclose(own, row.log_predictive, rtol=1e-9)
+
+
+def test_log_predictive_of_another_posterior_is_sampled():
+    model, table = ROWS["beta"].model, Table([[0.2], [0.7]], np.log([0.5, 0.5]))
+    own = model.log_predictive(table, [1], key=jr.key(0), draws=20_000)
+    assert float(np.exp(own[0])) == pytest.approx(0.45, abs=4 * 0.25 / np.sqrt(20_000))
+    with pytest.raises(ValueError, match="key must be given: this predictive density is sampled"):
+        model.log_predictive(table, [1])
 
 
 def test_rate_zero_allows_no_counts_but_zero():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import norm, t
-from scipy import integrate, stats
+from scipy import stats
 
 from unbayes.models import DensityModel, GammaShape
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
@@ -92,12 +92,12 @@ def test_gamma_shape_expectation_and_site_are_integrals():
     evidence = model.encode(RECORDS)
     scale = 0.3
 
-    def expected(mean):
-        def integrand(z):
-            shape = np.exp(mean + scale * z)
-            return stats.norm.pdf(z) * stats.gamma.logpdf(RECORDS, shape, scale=1 / RATE).sum()
+    z = np.linspace(-9, 9, 2001)
 
-        return integrate.quad(integrand, -9, 9, epsabs=1e-12, epsrel=1e-12)[0]
+    def expected(mean):
+        shape = np.exp(mean + scale * z)[:, None]
+        log_density = stats.gamma.logpdf(RECORDS, shape, scale=1 / RATE).sum(1)
+        return np.trapezoid(stats.norm.pdf(z) * log_density, z)
 
     gaussian = DiagonalGaussian([0.6], [scale])
     own = model.expected_log_likelihood(gaussian, evidence, model.nodes())

@@ -73,13 +73,12 @@ def test_any_posterior_by_its_draws(model, targets):
     np.testing.assert_allclose(np.exp(sampled.log_prob(y)), exact, rtol=0, atol=4.5 * at_most)
 
 
-@over_models
-def test_log_predictive_is_that_of_the_predictive_distribution(model, targets):
-    gaussian, y = gaussians(model.dim)[1], np.asarray(targets, float)
-    own = model.log_predictive(gaussian, (INPUTS, targets), key=jr.key(0))
-    expected = model.predictive(gaussian, INPUTS, key=jr.key(0)).log_prob(y)
-    np.testing.assert_allclose(own, expected, rtol=1e-10)
-    table = Table(np.zeros((1, model.dim)), [0.0])
-    own = model.log_predictive(table, (INPUTS, targets), key=jr.key(0), draws=DRAWS)
-    expected = model.predictive(table, INPUTS, key=jr.key(0), draws=DRAWS).log_prob(y)
-    np.testing.assert_allclose(own, expected, rtol=1e-10)
+@pytest.mark.parametrize("name", ["logistic", "svgp"])
+def test_log_predictive_is_that_of_the_predictive_distribution(name):
+    """Where θ leaves f open, the log-likelihood of θ is a bound, and its average over θ would be too low."""
+    model, targets = MODELS[name]
+    y = np.asarray(targets, float)
+    for posterior in (gaussians(2)[1], Table(np.zeros((1, 2)), [0.0])):
+        own = model.log_predictive(posterior, (INPUTS, targets), key=jr.key(0))
+        expected = model.predictive(posterior, INPUTS, key=jr.key(0)).log_prob(y)
+        np.testing.assert_allclose(own, expected, rtol=1e-10)

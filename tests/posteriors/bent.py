@@ -26,6 +26,6 @@ def bent_flow(dim: int = 2, *, strength: float = 0.4, **architecture) -> Autoreg
     rng = np.random.default_rng(0)
 
     def move(weights):
-        return jnp.asarray(np.asarray(weights) + strength * rng.normal(size=weights.shape), weights.dtype)
+        return weights + jnp.asarray(strength * rng.normal(size=weights.shape), weights.dtype)
 
     return eqx.combine(jax.tree.map(move, trained), fixed)

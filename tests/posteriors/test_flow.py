@@ -16,8 +16,9 @@ from .bent import bent_flow, frame
 FORMS = pytest.mark.parametrize("inverse", [True, False], ids=["inverse", "masked"])
 
 
-@FORMS
-@pytest.mark.parametrize("permutation", ["reverse", "random", "none"])
+@pytest.mark.parametrize(
+    ("inverse", "permutation"), [(True, "reverse"), (True, "random"), (True, "none"), (False, "none")]
+)
 def test_density_is_noise_over_jacobian(inverse, permutation):
     flow = bent_flow(2, inverse=inverse, permutation=permutation)
 
@@ -44,9 +45,7 @@ def test_density_is_noise_over_jacobian(inverse, permutation):
 
 def test_starts_at_a_frame_that_is_never_trained():
     gaussian = frame(2)
-    flow = AutoregressiveFlow(gaussian, key=jr.key(3), layers=8, width=5, depth=2)
-    shapes = {leaf.shape for leaf in jax.tree.leaves(flow) if eqx.is_inexact_array(leaf)}
-    assert {(8, 5, 2), (8, 5, 5)} <= shapes
+    flow = AutoregressiveFlow(gaussian, key=jr.key(3), layers=2, width=6)
 
     @eqx.filter_jit
     def look(flow):
@@ -54,11 +53,17 @@ def test_starts_at_a_frame_that_is_never_trained():
         return *flow.sample_and_log_prob(jr.key(0), (1000,)), gradient
 
     theta, log_prob, gradient = look(flow)
-    np.testing.assert_allclose(log_prob, gaussian.log_prob(theta), atol=0.3)
+    np.testing.assert_allclose(log_prob, gaussian.log_prob(theta), atol=0.2)
     error = np.sqrt(gaussian.variance / 1000)
     np.testing.assert_array_less(np.abs(theta.mean(0) - gaussian.mean), 4 * error + 0.05)
     assert all(bool((leaf == 0).all()) for leaf in jax.tree.leaves(gradient.frame))
     assert any(bool((leaf != 0).any()) for leaf in jax.tree.leaves(gradient.bijection))
+
+
+def test_architecture_is_as_asked():
+    flow = eqx.filter_eval_shape(lambda: bent_flow(2, layers=8, width=5, depth=2))
+    shapes = {leaf.shape for leaf in jax.tree.leaves(flow) if hasattr(leaf, "shape")}
+    assert {(8, 5, 2), (8, 5, 5)} <= shapes
 
 
 def test_mode_needs_a_key():

@@ -105,6 +105,26 @@ def test_kl_is_never_negative(means, diagonals, p_family, q_family):
 
 
 @over_families
+def test_push_is_the_law_of_a_coloured_draw(family):
+    outer, inner = MAKE[family](), MAKE[family](MEAN / 2, ROOT.T @ ROOT)
+    pushed, root = outer.push(inner), np.linalg.cholesky(outer.covariance)
+    np.testing.assert_allclose(pushed.mean, root @ np.asarray(inner.mean) + MEAN, rtol=1e-10)
+    np.testing.assert_allclose(pushed.covariance, root @ np.asarray(inner.covariance) @ root.T, atol=1e-10)
+
+
+@over_families
+def test_largest_share_of_precision(family):
+    gaussian = MAKE[family]()
+    precision = np.asarray(gaussian.natural.precision)
+    assert float(gaussian.largest_share(0.3 * precision)) == pytest.approx(0.3)
+    part = np.array([0.5, 0.0, 0.1]) if family == "diagonal" else np.diag([0.5, 0.0, 0.1])
+    eigenvalues = np.linalg.eigvals(
+        np.asarray(gaussian.covariance) @ (part if part.ndim == 2 else np.diag(part))
+    )
+    assert float(gaussian.largest_share(part)) == pytest.approx(eigenvalues.real.max())
+
+
+@over_families
 def test_site_of_a_gaussian_factor_is_its_natural_parameters(family):
     """Bonnet and Price are exact for log g(θ) = bᵀθ − ½ θᵀAθ."""
     gaussian = MAKE[family]()
@@ -165,7 +185,10 @@ def test_integers_become_floats(family, dtype):
     ("make", "message"),
     [
         (lambda: DiagonalGaussian(jnp.zeros(3), 2.0), r"scale must have shape \(3,\), got \(\)"),
-        (lambda: DiagonalGaussian(jnp.zeros((3, 2)), jnp.ones(2)), r"mean must have shape \(2,\)"),
+        (
+            lambda: DiagonalGaussian(jnp.zeros((3, 2)), jnp.ones(2)),
+            r"mean must have shape \(2,\), got \(3, 2\)",
+        ),
         (lambda: FullGaussian(jnp.zeros(3), jnp.ones(3)), r"scale_tril must have shape \(3, 3\)"),
         (
             lambda: gaussian_kl(MAKE["full"](), DiagonalGaussian.standard(1)),

@@ -202,7 +202,7 @@ def test_records_that_cannot_have_been_seen_are_refused(method, family):
         ub.unlearn(trained(logistic, family=family), problem.model, elsewhere, method=QUICK[method], key=KEY)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_any_legitimate_erasure_gives_a_proper_posterior(data):
     """One record, most of the data, one class, duplicates, outliers: never NaN, never silence."""

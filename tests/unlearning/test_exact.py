@@ -88,7 +88,7 @@ def test_erasing_more_than_was_seen_is_refused(name):
         ub.unlearn(full, model, records, method=ub.Exact(), key=KEY)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.booleans(), min_size=2, max_size=30), st.data())
 def test_order_and_split_of_requests_do_not_matter(outcomes, data):
     y = np.asarray(outcomes, int)

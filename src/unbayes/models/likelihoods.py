@@ -135,7 +135,9 @@ class BernoulliLikelihood(AbstractLikelihood):
         unlikelier = ndtr(-distance / scale) + half_line.weights @ (sigmoid(-x) * one_side)
         sides = jnp.stack([jnp.log(unlikelier), jnp.log1p(-unlikelier)], axis=1)
         wide = jnp.where((mean > 0)[:, None], sides, sides[:, ::-1])
-        return ClassPredictive(jnp.where(is_wide[:, None], wide, narrow.log_probabilities))
+        # Far out, only sums of logarithms keep a probability from becoming zero.
+        use_wide = is_wide & (unlikelier > 1e-30)
+        return ClassPredictive(jnp.where(use_wide[:, None], wide, narrow.log_probabilities))
 
     def predictive(self, f, log_weights):
         """Probabilities of both classes, each from its own logarithms."""

@@ -167,8 +167,8 @@ class DiagonalGaussian(AbstractGaussian):
     def __init__(self, mean, scale):
         self.mean = float_array(mean)
         self.log_scale = jnp.log(jnp.asarray(scale, self.mean.dtype))
-        _require_shape("mean", self.mean, (self.mean.size,))
-        _require_shape("scale", self.log_scale, (self.mean.size,))
+        _require_shape("mean", self.mean, (_length(self.mean),))
+        _require_shape("scale", self.log_scale, (_length(self.mean),))
 
     @classmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
@@ -259,8 +259,8 @@ class FullGaussian(AbstractGaussian):
     def __init__(self, mean, scale_tril):
         self.mean = float_array(mean)
         scale_tril = jnp.asarray(scale_tril, self.mean.dtype)
-        _require_shape("mean", self.mean, (self.mean.size,))
-        _require_shape("scale_tril", scale_tril, (self.mean.size, self.mean.size))
+        _require_shape("mean", self.mean, (_length(self.mean),))
+        _require_shape("scale_tril", scale_tril, (_length(self.mean), _length(self.mean)))
         self.raw_scale_tril = jnp.tril(scale_tril)
 
     @classmethod
@@ -353,6 +353,10 @@ def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
         root, other = p.to_full().scale_tril, q.to_full().scale_tril
         trace = (solve_triangular(other, root, lower=True) ** 2).sum()
     return 0.5 * (trace + mahalanobis - p.dim) + q.log_det_scale - p.log_det_scale
+
+
+def _length(mean) -> int:
+    return mean.shape[-1] if mean.ndim else 1
 
 
 def _require_shape(name: str, array, shape: tuple[int, ...]) -> None:

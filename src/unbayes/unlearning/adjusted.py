@@ -129,10 +129,9 @@ def doubts_about_weights(diagnosis: WeightDiagnosis) -> tuple[str, ...]:
 
 
 def _doubts_about_trace(trace: np.ndarray) -> tuple[str, ...]:
-    """Doubt a descent that ended higher than it began."""
-    window = max(len(trace) // 50, 1)
-    before, after = trace[:window], trace[-window:]
-    if not trace.size or after.mean() <= before.mean() + 3 * (before.std() + after.std()) / window**0.5:
+    """Doubt a descent that ended, beyond noise, higher than it began, which is without unlearning."""
+    end = trace[-max(len(trace) // 50, 10) :]
+    if not trace.size or end.mean() <= trace[0] + 3 * end.std():
         return ()
     return ("the objective rose instead of falling: give a smaller learning rate, more draws or another λ",)
 
