@@ -60,7 +60,7 @@ def compare(*, seed: int, progress: ub.ProgressBar | None) -> Comparison:
 def table(comparison: Comparison) -> Table:
     """KL to the retrained posterior's predictions, before and after unlearning."""
     grid = Table(
-        title="predictive KL to the retrained posterior, mean ± standard deviation over inputs",
+        title="predictive KL to the retrained posterior, mean ± deviation over inputs",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
