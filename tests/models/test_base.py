@@ -21,17 +21,18 @@ def test_sums_do_not_depend_on_chunks(name, monkeypatch):
     evidence, nodes = model.encode((INPUTS, targets)), grid(model.integral_dim, 5)
     gaussian, thetas = gaussians(model.dim)[1], jr.normal(jr.key(0), (4, model.dim))
 
-    def sums():
+    def sums(gaussian, thetas):
         site = model.site(gaussian, evidence, nodes)
         expected = model.expected_log_likelihood(gaussian, evidence, nodes)
         return site, expected, model.log_likelihood_at(thetas, evidence)
 
-    whole = jax.jit(lambda: sums())()
+    whole = jax.jit(lambda *both: sums(*both))(gaussian, thetas)
     monkeypatch.setattr("unbayes.models.linear.CHUNK_ELEMENTS", 2 * nodes.points.size * model.integral_dim)
     monkeypatch.setattr("unbayes.models.base.CHUNK_ELEMENTS", 2 * len(thetas))
-    in_pairs = jax.jit(lambda: sums())
-    assert "scan" in str(in_pairs.trace().jaxpr)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), in_pairs(), whole)
+    in_pairs = jax.jit(lambda *both: sums(*both))
+    assert "scan" in str(in_pairs.trace(gaussian, thetas).jaxpr)
+    found = in_pairs(gaussian, thetas)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found, whole)
 
 
 @over_models

@@ -119,34 +119,36 @@ def only(names):
 
 @functools.cache
 def _measured(name: str) -> Measured:
-    return _measure(ROWS[name], ROWS[name].make())
+    row, count = ROWS[name], 200
+    # Arguments, not constants: XLA would fold these while it compiles.
+    axes = np.meshgrid(*[(np.arange(count) + 0.5) / count] * row.free, indexing="ij")
+    u = np.stack(axes, -1).reshape(-1, row.free) if row.cover else None
+    return _measure(row, row.make(), jr.key(0), u)
 
 
 @eqx.filter_jit
-def _measure(row: Row, posterior) -> Measured:
-    draws, joint = posterior.sample_and_log_prob(jr.key(0), (20, 2000))
-    cells, size = (posterior.values, 1.0) if row.cover is None else _cells(row)
+def _measure(row: Row, posterior, key, u) -> Measured:
+    draws, joint = posterior.sample_and_log_prob(key, (20, 2000))
+    cells, size = (posterior.values, 1.0) if row.cover is None else _cells(row, u)
     points = jnp.concatenate([draws.reshape(-1, posterior.dim), cells])
     log_prob, cell_log_prob = jnp.split(posterior.log_prob(points), [joint.size])
     return Measured(
         posterior,
         draws,
-        posterior.sample(jr.key(0), joint.shape),
+        posterior.sample(key, joint.shape),
         joint,
         log_prob.reshape(joint.shape),
         cells,
         cell_log_prob,
         jnp.exp(cell_log_prob) * size,
-        posterior.max_log_prob(jr.key(1)),
+        posterior.max_log_prob(key),
     )
 
 
-def _cells(row: Row, count: int = 200):
+def _cells(row: Row, u):
     """Points that fill the support, and the volume around each."""
-    axes = jnp.meshgrid(*[(jnp.arange(count, dtype=float) + 0.5) / count] * row.free, indexing="ij")
-    u = jnp.stack(axes, -1).reshape(-1, row.free)
     stretch = jnp.linalg.det(jax.vmap(jax.jacfwd(lambda u: row.cover(u)[: row.free]))(u))
-    return jax.vmap(row.cover)(u), jnp.abs(stretch) / count**row.free
+    return jax.vmap(row.cover)(u), jnp.abs(stretch) / len(u)
 
 
 def test_density_integrates_to_one(measured):
