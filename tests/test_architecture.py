@@ -13,7 +13,7 @@ ROOT = Path(unbayes.__file__).parent
 ROOMS = [
     {"quadrature", "records", "progress", "settings", "diagnostics", "posteriors"},
     {"models"},
-    {"objectives", "metrics", "loop"},
+    {"objectives", "metrics", "loop", "ascent"},
     {"training"},
     {"unlearning"},
     {"persistence"},

@@ -33,6 +33,11 @@ def accumulate(function: Callable[[Any], Any], records: Any, chunk: int) -> Any:
     return result
 
 
+def weighted_sum(values: jax.Array, weights: jax.Array | None) -> jax.Array:
+    """Sum over the leading axis, each record counted `weights` times, or once where that is None."""
+    return values.sum(0) if weights is None else jnp.tensordot(weights, values, 1)
+
+
 def _add(left, right):
     return jax.tree.map(jnp.add, left, right)
 

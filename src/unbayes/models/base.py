@@ -17,7 +17,7 @@ from unbayes.posteriors import (
     gaussian_kl,
 )
 from unbayes.quadrature import Nodes, standard_normal_nodes
-from unbayes.records import accumulate
+from unbayes.records import accumulate, weighted_sum
 
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
@@ -56,7 +56,7 @@ class AbstractModel(eqx.Module):
         """Log p(record|θ), one number per record."""
 
     def log_likelihood_at(
-        self, thetas: Float[Array, "s d"], evidence: Any
+        self, thetas: Float[Array, "s d"], evidence: Any, weights: Float[Array, " n"] | None = None
     ) -> tuple[Float[Array, " s"], Float[Array, ""]]:
         """Log-likelihood of all records at each of several θ, as deviations from its mean over the θ.
 
@@ -71,12 +71,13 @@ class AbstractModel(eqx.Module):
             Mean of log p(D|θ_s) over s.
         """
 
-        def part(evidence):
+        def part(weighted):
+            evidence, weights = weighted
             each = jax.vmap(self.log_likelihood, (0, None))(thetas, evidence)
             mean = each.mean(0)
-            return (each - mean).sum(1), mean.sum()
+            return weighted_sum((each - mean).T, weights), weighted_sum(mean, weights)
 
-        return accumulate(part, evidence, max(CHUNK_ELEMENTS // thetas.shape[0], 1))
+        return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // thetas.shape[0], 1))
 
     def nodes(self, key: PRNGKeyArray | None = None, count: int = 256) -> Nodes:
         """Nodes for `expected_log_likelihood` and `site`; not random where the integral has one dimension."""
@@ -92,12 +93,21 @@ class AbstractModel(eqx.Module):
         """Whether `site` costs little: integrals in few dimensions, or few enough second derivatives."""
         return self.integral_dim < self.dim or self.dim <= LARGEST_DENSE_DIM
 
+    @property
+    def has_dense_sites(self) -> bool:
+        """Whether dense sites, d² numbers each, are affordable too."""
+        return self.dim <= LARGEST_DENSE_DIM
+
     def expected_log_likelihood(
-        self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes
+        self,
+        gaussian: AbstractGaussian,
+        evidence: Any,
+        nodes: Nodes,
+        weights: Float[Array, " n"] | None = None,
     ) -> Float[Array, ""]:
-        """E_q[log p(D|θ)] for Gaussian q, summed over records."""
+        """E_q[log p(D|θ)] for Gaussian q, summed over records, each counted `weights` times."""
         thetas = jax.vmap(gaussian.colour)(nodes.points)
-        deviations, mean = self.log_likelihood_at(thetas, evidence)
+        deviations, mean = self.log_likelihood_at(thetas, evidence, weights)
         return mean + nodes.weights @ deviations
 
     @property
@@ -119,14 +129,36 @@ class AbstractModel(eqx.Module):
         pull = precision * gaussian.mean if precision.ndim == 1 else precision @ gaussian.mean
         return gaussian.site(linear - pull, precision)
 
-    def site(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> GaussianNatural:
-        """Natural gradient of E_q[log p(D|θ)], summed over records, by automatic differentiation."""
+    def site(
+        self,
+        gaussian: AbstractGaussian,
+        evidence: Any,
+        nodes: Nodes,
+        weights: Float[Array, " n"] | None = None,
+    ) -> GaussianNatural:
+        """Natural gradient of E_q[log p(D|θ)], summed over records, by automatic differentiation.
 
-        def part(evidence):
-            return _differentiated_site(lambda t: self.log_likelihood(t, evidence).sum(), gaussian, nodes)
+        A record counts `weights` times. The sites of a diagonal Gaussian are diagonal; those of the same
+        Gaussian `to_full` are dense.
+        """
+
+        def part(weighted):
+            evidence, weights = weighted
+            return _differentiated_site(
+                lambda theta: weighted_sum(self.log_likelihood(theta, evidence), weights), gaussian, nodes
+            )
 
         elements = nodes.points.shape[0] * gaussian.dim
-        return accumulate(part, evidence, max(CHUNK_ELEMENTS // elements, 1))
+        return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // elements, 1))
+
+    def influence(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> Float[Array, " n"]:
+        """Share of the belief's precision that each record gave, summed over directions: tr(Σ s_i)."""
+
+        def one(record):
+            site = self.site(gaussian, jax.tree.map(lambda leaf: leaf[None], record), nodes)
+            return (gaussian.site(gaussian.mean, gaussian.covariance).precision * site.precision).sum()
+
+        return jax.lax.map(one, evidence)
 
     @property
     def conjugate_prior(self) -> AbstractExponentialFamily | None:

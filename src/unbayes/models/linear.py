@@ -13,7 +13,10 @@ from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
 from unbayes.quadrature import Nodes, safe_sqrt
-from unbayes.records import accumulate, require_records, to_float_array
+from unbayes.records import accumulate, require_records, to_float_array, weighted_sum
+
+# Parameters beyond which a matrix of d² numbers, and its factorisation, cost too much.
+LARGEST_DENSE_DIM = 2000
 
 
 class LinearEvidence(eqx.Module):
@@ -82,6 +85,11 @@ class LinearModel(AbstractModel):
         return self.likelihood.outputs
 
     @property
+    def has_dense_sites(self) -> bool:
+        """Sums of outer products: dense up to thousands of parameters."""
+        return self.dim <= LARGEST_DENSE_DIM
+
+    @property
     def gaussian_prior(self) -> AbstractGaussian:
         """The prior."""
         return self.prior
@@ -121,28 +129,50 @@ class LinearModel(AbstractModel):
             return jax.vmap(self.likelihood.log_prob)(f, evidence.targets)
         return jax.vmap(self.likelihood.expected_log_prob)(f, evidence.variance, evidence.targets)
 
-    def expected_log_likelihood(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
+    def expected_log_likelihood(self, gaussian, evidence: LinearEvidence, nodes: Nodes, weights=None):
         """E_q[log p(D|θ)], integrated over f record by record."""
 
-        def part(evidence):
+        def part(weighted):
+            evidence, weights = weighted
             moments = self._predictor_moments(gaussian, evidence)
-            return jax.vmap(self._record_expectation, (0, 0, 0, None))(
-                *moments, evidence.targets, nodes
-            ).sum()
+            each = jax.vmap(self._record_expectation, (0, 0, 0, None))(*moments, evidence.targets, nodes)
+            return weighted_sum(each, weights)
 
-        return accumulate(part, evidence, self._chunk(nodes))
+        return accumulate(part, (evidence, weights), self._chunk(nodes))
 
-    def site(self, gaussian, evidence: LinearEvidence, nodes: Nodes) -> GaussianNatural:
+    def site(self, gaussian, evidence: LinearEvidence, nodes: Nodes, weights=None) -> GaussianNatural:
         """Natural gradient of E_q[log p(D|θ)]: small integrals per record, times a and a aᵀ."""
 
-        def part(evidence):
-            arguments = (*self._predictor_moments(gaussian, evidence), evidence.targets, nodes)
-            slope = jax.vmap(jax.grad(self._record_expectation), (0, 0, 0, None))(*arguments)
-            curvature = jax.vmap(jax.hessian(self._record_expectation), (0, 0, 0, None))(*arguments)
+        def part(weighted):
+            evidence, weights = weighted
+            moments = self._predictor_moments(gaussian, evidence)
+            slope, curvature = self._slope_and_curvature(*moments, evidence.targets, nodes)
+            if weights is not None:
+                slope, curvature = weights[:, None] * slope, weights[:, None, None] * curvature
             gradient = jnp.einsum("no,np->op", slope, evidence.design).reshape(-1)
-            return gradient, gaussian.gram(evidence.design, -curvature)
+            return gradient, gaussian.gram(evidence.design, curvature)
 
-        return gaussian.site(*accumulate(part, evidence, self._chunk(nodes)))
+        return gaussian.site(*accumulate(part, (evidence, weights), self._chunk(nodes)))
+
+    def influence(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
+        """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
+
+        def part(evidence):
+            mean, root = self._predictor_moments(gaussian, evidence)
+            _, curvature = self._slope_and_curvature(mean, root, evidence.targets, nodes)
+            return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
+
+        return jax.lax.map(
+            lambda record: part(jax.tree.map(lambda leaf: leaf[None], record))[0],
+            evidence,
+            batch_size=self._chunk(nodes),
+        )
+
+    def _slope_and_curvature(self, mean, root, targets, nodes: Nodes):
+        """First and negative second derivatives of E[log p(y|f)] in the mean of f, for each record."""
+        arguments = (mean, root, targets, nodes)
+        slope = jax.vmap(jax.grad(self._record_expectation), (0, 0, 0, None))(*arguments)
+        return slope, -jax.vmap(jax.hessian(self._record_expectation), (0, 0, 0, None))(*arguments)
 
     def _record_expectation(self, mean, root, target, nodes: Nodes):
         """E[log p(y|f)] of one record, f ~ N(mean, root rootᵀ) of shape (o,)."""

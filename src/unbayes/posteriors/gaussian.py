@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jax.scipy.linalg import solve_triangular
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
@@ -69,6 +69,18 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         """Least share of precision that `natural` holds beyond `prior`."""
         prior_precision = self.site(self.mean, prior.natural.precision).precision
         return 1 - self.largest_share(self.natural.precision - natural.precision + prior_precision)
+
+    @abc.abstractmethod
+    def toward(self, target: GaussianNatural, step: Float[Array, ""] | float) -> Self:
+        """Member of the same family that lies a share `step` of the way to natural parameters `target`."""
+
+    def expected_log_factor(self, natural: GaussianNatural) -> Float[Array, ""]:
+        """E_q[ηᵀt(θ)] for the Gaussian factor with natural parameters η, whose precision may be dense."""
+        linear, precision = natural
+        if precision.ndim == 1:
+            return linear @ self.mean - 0.5 * precision @ (self.variance + self.mean**2)
+        spread = (precision * self.covariance).sum()
+        return linear @ self.mean - 0.5 * (spread + self.mean @ precision @ self.mean)
 
     @property
     @abc.abstractmethod
@@ -177,8 +189,14 @@ class DiagonalGaussian(AbstractGaussian):
 
     @classmethod
     def from_natural(cls, natural: GaussianNatural) -> Self:
-        """Gaussian with the given natural parameters."""
-        return cls(natural.linear / natural.precision, natural.precision**-0.5)
+        """Gaussian with the given natural parameters; of dense ones, the diagonal Gaussian nearest to them.
+
+        Nearest in KL[diagonal‖dense]: it has the same mean and the diagonal of the precision.
+        """
+        if natural.precision.ndim == 1:
+            return cls(natural.linear / natural.precision, natural.precision**-0.5)
+        factor = jnp.linalg.cholesky(natural.precision)
+        return cls(cho_solve((factor, True), natural.linear), jnp.diagonal(natural.precision) ** -0.5)
 
     @property
     def natural(self) -> GaussianNatural:
@@ -190,6 +208,18 @@ class DiagonalGaussian(AbstractGaussian):
         """Natural gradient; a dense curvature gives its diagonal."""
         curvature = curvature if curvature.ndim == 1 else jnp.diagonal(curvature)
         return GaussianNatural(gradient + curvature * self.mean, curvature)
+
+    def toward(self, target, step):
+        """Interpolate natural parameters; to a dense target, mean (along Newton's direction) and precision."""
+        if target.precision.ndim == 1:
+            return self.from_natural(_interpolate(self.natural, target, step))
+        gradient = target.linear - target.precision @ self.mean
+        direction = cho_solve((jnp.linalg.cholesky(target.precision), True), gradient)
+        diagonal = jnp.diagonal(target.precision)
+        # Where the dense precision is indefinite, each coordinate for itself.
+        direction = jnp.where(jnp.isfinite(direction).all(), direction, gradient / diagonal)
+        precision = (1 - step) * self.natural.precision + step * diagonal
+        return DiagonalGaussian(self.mean + step * direction, precision**-0.5)
 
     def largest_share(self, precision):
         """Over the coordinates."""
@@ -291,6 +321,10 @@ class FullGaussian(AbstractGaussian):
         curvature = curvature if curvature.ndim == 2 else jnp.diag(curvature)
         return GaussianNatural(gradient + curvature @ self.mean, curvature)
 
+    def toward(self, target, step):
+        """Interpolate natural parameters."""
+        return self.from_natural(_interpolate(self.natural, target, step))
+
     def largest_share(self, precision):
         """Over all directions, by an eigenvalue."""
         return jnp.linalg.eigvalsh(self.scale_tril.T @ precision @ self.scale_tril).max()
@@ -353,6 +387,10 @@ def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
         root, other = p.to_full().scale_tril, q.to_full().scale_tril
         trace = (solve_triangular(other, root, lower=True) ** 2).sum()
     return 0.5 * (trace + mahalanobis - p.dim) + q.log_det_scale - p.log_det_scale
+
+
+def _interpolate(start: GaussianNatural, end: GaussianNatural, step) -> GaussianNatural:
+    return GaussianNatural(*((1 - step) * a + step * b for a, b in zip(start, end, strict=True)))
 
 
 def _length(mean) -> int:

@@ -7,6 +7,7 @@ import jax.random as jr
 import optax
 from jaxtyping import PRNGKeyArray
 
+from unbayes.ascent import Bound
 from unbayes.loop import ADAM, minimise
 from unbayes.models import AbstractModel
 from unbayes.objectives import elbo
@@ -14,7 +15,6 @@ from unbayes.posteriors import AbstractGaussian, AbstractVariational
 from unbayes.progress import AbstractProgress
 from unbayes.records import count, minibatch
 from unbayes.training.base import AbstractTraining, Trained
-from unbayes.training.natural import natural_step
 
 
 class GradientVI(AbstractTraining):
@@ -99,4 +99,5 @@ def _measure_elbo(posterior, model: AbstractModel, evidence, key):
 
 @eqx.filter_jit
 def _stationarity(model: AbstractModel, evidence, gaussian: AbstractGaussian, key):
-    return natural_step(model, evidence, gaussian, model.nodes(key))[1]
+    bound = Bound(model, evidence, model.nodes(key))
+    return bound.gap(gaussian, bound.target(gaussian))
