@@ -13,7 +13,7 @@ ROOT = Path(unbayes.__file__).parent
 ROOMS = [
     {"quadrature", "records", "progress", "settings", "diagnostics", "posteriors"},
     {"models"},
-    {"objectives", "metrics", "loop", "ascent"},
+    {"objectives", "metrics", "loop", "ascent", "memory"},
     {"training"},
     {"unlearning"},
     {"persistence"},
@@ -30,6 +30,7 @@ CORE_DEPENDENCIES = {
     "flowjax",
     "numpy",
     "arviz_stats",
+    "scipy",
     "rich",
 }
 

@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from unbayes import metrics as metrics
 from unbayes import objectives as objectives
+from unbayes.memory import Memory as Memory
 from unbayes.models import BernoulliLikelihood as BernoulliLikelihood
 from unbayes.models import BetaBernoulli as BetaBernoulli
 from unbayes.models import CategoricalLikelihood as CategoricalLikelihood
@@ -41,14 +42,18 @@ from unbayes.training import GradientVI as GradientVI
 from unbayes.training import NaturalGradientVI as NaturalGradientVI
 from unbayes.training import Trained as Trained
 from unbayes.training import fit as fit
+from unbayes.training import refine as refine
 from unbayes.unlearning import EUBO as EUBO
+from unbayes.unlearning import Auto as Auto
 from unbayes.unlearning import BankReverseKL as BankReverseKL
 from unbayes.unlearning import Exact as Exact
 from unbayes.unlearning import NaturalGradient as NaturalGradient
 from unbayes.unlearning import RetrainingNeeded as RetrainingNeeded
 from unbayes.unlearning import ReverseKL as ReverseKL
 from unbayes.unlearning import Statistics as Statistics
+from unbayes.unlearning import Trust as Trust
 from unbayes.unlearning import Unlearned as Unlearned
+from unbayes.unlearning import Verdict as Verdict
 from unbayes.unlearning import solve as solve
 from unbayes.unlearning import summarise as summarise
 from unbayes.unlearning import sweep as sweep

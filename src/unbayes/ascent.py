@@ -11,7 +11,7 @@ from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, GaussianNatural, gaussian_kl
 from unbayes.quadrature import Nodes
 
-SMALLEST_STEP = 2.0**-20
+SMALLEST_STEP = 2.0**-12
 
 Gaussian = TypeVar("Gaussian", bound=AbstractGaussian)
 
@@ -51,11 +51,10 @@ class Bound(eqx.Module):
         """
         around = gaussian.to_full() if self.model.has_dense_sites else gaussian
         base = self.model.prior_site(around, self.nodes) if self.base is None else self.base
-        return jax.tree.map(
-            jnp.add, base, self.model.site(around, self.evidence, self.nodes, self.weights)
-        )
+        return jax.tree.map(jnp.add, base, self.model.site(around, self.evidence, self.nodes, self.weights))
 
-    def gap(self, gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
+    @staticmethod
+    def gap(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
         """How far a full step goes: KL[q‖q after the step] in nats, zero where the bound is stationary."""
         gap = gaussian_kl(gaussian, gaussian.toward(target, 1.0))
         return jnp.where(jnp.isfinite(gap), gap, jnp.inf)
@@ -67,29 +66,32 @@ class Climb(NamedTuple, Generic[Gaussian]):
     Attributes
     ----------
     gaussian
-        The belief.
+        The best belief so far.
     value
         The bound at it.
+    target
+        Natural parameters of a full step from it.
     stationarity
         KL, in nats, from the belief to its own full step.
     step
-        Length of the next step, at most one; zero where none goes uphill.
-    iteration
-        Number of steps taken.
+        Share of that step to try next.
+    passes
+        Number of times that the bound was evaluated.
     trace
-        The bound before every step, NaN where there was none.
+        The bound at the best belief after every pass, NaN where there was none.
     """
 
     gaussian: Gaussian
     value: Float[Array, ""]
+    target: GaussianNatural
     stationarity: Float[Array, ""]
     step: Float[Array, ""]
-    iteration: Array
-    trace: Float[Array, " iterations"]
+    passes: Array
+    trace: Float[Array, " passes"]
 
 
-def climb(bound: Bound, start: Gaussian, iterations: int, tolerance: float) -> Climb[Gaussian]:
-    """Take natural-gradient steps, each halved until the bound does not fall, until it is stationary.
+def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb[Gaussian]:
+    """Take natural-gradient steps, each halved until it makes things better, until the bound is stationary.
 
     Parameters
     ----------
@@ -97,39 +99,54 @@ def climb(bound: Bound, start: Gaussian, iterations: int, tolerance: float) -> C
         What to maximise.
     start
         Where to begin.
-    iterations
-        Number of steps, at most.
+    passes
+        Number of times to evaluate the bound and its step, at most.
     tolerance
         Stationarity, in nats, at which to stop, where that is `attainable`.
     """
     tolerance = attainable(tolerance, start.dtype)
+    one = jnp.ones((), start.dtype)
 
     def advance(state: Climb) -> Climb:
-        target = bound.target(state.gaussian)
-        gap = bound.gap(state.gaussian, target)
-        step, value = backtrack(
-            lambda step: bound.value(state.gaussian.toward(target, step)), state.value, state.step
-        )
-        moved = (gap > tolerance) & (step >= SMALLEST_STEP)
-        gaussian = jax.tree.map(
-            lambda new, old: jnp.where(moved, new, old), state.gaussian.toward(target, step), state.gaussian
-        )
+        candidate = state.gaussian.toward(state.target, state.step)
+        value, target = bound.value(candidate), bound.target(candidate)
+        gap = bound.gap(candidate, target)
+        better = is_better(value, gap, state.value, state.stationarity, start.dtype)
+        best = (candidate, value, target, gap)
+        kept = (state.gaussian, state.value, state.target, state.stationarity)
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), best, kept)
         return Climb(
-            gaussian,
-            value=jnp.where(moved, value, state.value),
-            stationarity=gap,
-            step=jnp.where(moved, jnp.minimum(2 * step, 1.0), 0.0),
-            iteration=state.iteration + 1,
-            trace=state.trace.at[state.iteration].set(state.value),
+            *best,
+            step=next_step(state.step, better, gap, state.stationarity),
+            passes=state.passes + 1,
+            trace=state.trace.at[state.passes].set(best[1]),
         )
 
     def unfinished(state: Climb):
-        return (state.step > 0) & (state.iteration < iterations)
+        moving = (state.stationarity > tolerance) & ((state.step >= SMALLEST_STEP) | (state.passes == 0))
+        return moving & (state.passes < passes)
 
-    one = jnp.ones((), start.dtype)
-    trace = jnp.full(iterations, jnp.nan, start.dtype)
-    first = Climb(start, bound.value(start), jnp.inf * one, one, jnp.asarray(0), trace)
+    # A first step of length zero evaluates the start.
+    around = start.to_full() if bound.model.has_dense_sites else start
+    trace = jnp.full(passes, jnp.nan, start.dtype)
+    first = Climb(start, -jnp.inf * one, around.natural, jnp.inf * one, 0 * one, jnp.asarray(0), trace)
     return jax.lax.while_loop(unfinished, advance, first)
+
+
+def next_step(step, better, gap, best_gap):
+    """Step to try next: longer while steps shorten, shorter where they overshoot, one at the start."""
+    accepted = jnp.where(gap < best_gap, jnp.minimum(1.4 * step, 1.0), 0.7 * step)
+    return jnp.where(step > 0, jnp.where(better, accepted, step / 2), 1.0)
+
+
+def is_better(value, gap, best_value, best_gap, dtype: jnp.dtype):
+    """Whether a step is worth taking: the bound falls by rounding at most, or by less than the steps shorten.
+
+    The latter settles ascents whose integrals are sampled, where a step is not quite the bound's gradient.
+    """
+    slack = 16 * float(jnp.finfo(dtype).eps) * (1 + abs(best_value))
+    settles = (gap < best_gap) & (value >= best_value - best_gap)
+    return (value >= best_value - slack) | settles
 
 
 def attainable(tolerance: float, dtype: jnp.dtype) -> float:

@@ -33,7 +33,7 @@ def elbo(
         What D says about θ.
     key
         Given, expectations come from reparametrised draws. Without it, they are computed by quadrature, which
-        takes a Gaussian candidate and a model whose predictor is a scalar.
+        takes a Gaussian candidate and a model whose integrals have at most two dimensions.
     draws
         Number of draws.
     scale
@@ -163,8 +163,8 @@ def _log_likelihood(model: AbstractModel, thetas, evidence) -> Float[Array, " s"
 
 
 def _require_quadrature(candidate: AbstractPosterior, model: AbstractModel) -> AbstractGaussian:
-    if not isinstance(candidate, AbstractGaussian) or model.integral_dim != 1:
+    if not isinstance(candidate, AbstractGaussian) or model.is_sampled:
         raise ValueError(
-            "key must be given: without it, candidate must be Gaussian and the predictor a scalar"
+            "key must be given: without it, candidate must be Gaussian and integrals in few dimensions"
         )
     return candidate

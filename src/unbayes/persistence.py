@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unbayes import memory as memories
 from unbayes import models, posteriors
 
 FORMAT, VERSION, MANIFEST = "unbayes", 1, "manifest.json"
@@ -32,7 +33,7 @@ DTYPES = ("bool", "int32", "int64", "float32", "float64")
 HEADER_BYTES = 4096
 
 # All that a file can hold. A new class is one more line.
-CLASSES: dict[str, type[eqx.Module]] = {
+CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         posteriors.AutoregressiveFlow,
@@ -41,6 +42,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
         posteriors.Dirichlet,
         posteriors.FullGaussian,
         posteriors.Gamma,
+        posteriors.GaussianNatural,
         posteriors.NormalInverseGamma,
         posteriors.Table,
         models.BernoulliLikelihood,
@@ -53,6 +55,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
         models.GammaShape,
         models.GaussianLikelihood,
         models.InducingInputs,
+        models.LinearEvidence,
         models.LinearModel,
         models.Matern,
         models.PoissonLikelihood,
@@ -60,6 +63,7 @@ CLASSES: dict[str, type[eqx.Module]] = {
         models.RawFeatures,
         models.SquaredExponential,
         models.UnknownNoiseRegression,
+        memories.Memory,
     )
 }
 
@@ -69,10 +73,11 @@ class UnreadableFile(ValueError):
 
 
 class Saved(NamedTuple):
-    """What a file held; `model` and `notes` are None where none were saved."""
+    """What a file held; `model`, `memory` and `notes` are None where none were saved."""
 
     posterior: posteriors.AbstractPosterior
     model: models.AbstractModel | None
+    memory: memories.Memory | None
     notes: dict[str, Any] | None
 
 
@@ -81,9 +86,10 @@ def save(
     posterior: posteriors.AbstractPosterior,
     model: models.AbstractModel | None = None,
     *,
+    memory: memories.Memory | None = None,
     notes: dict[str, Any] | None = None,
 ) -> None:
-    """Write a posterior, and the model that it belongs to, to one file.
+    """Write a posterior, the model that it belongs to, and what training kept besides, to one file.
 
     The file appears whole or not at all: whatever fails, one that was there before stays as it was. Functions
     (`FunctionFeatures.function`, the two log-densities of a `DensityModel`) are not stored, and neither are
@@ -95,6 +101,8 @@ def save(
         File to write or replace.
     posterior, model
         Built from the library's own classes; the posterior's parameters must be finite.
+    memory
+        What unlearning may use, `trained.memory`. A coreset in it is training data, and then so is the file.
     notes
         Whatever JSON can hold: how many records there were, how well training converged.
     """
@@ -102,8 +110,9 @@ def save(
     tree = {
         "posterior": _describe(posterior, "posterior", arrays),
         "model": _describe(model, "model", arrays),
+        "memory": _describe(memory, "memory", arrays),
     }
-    _require_roots(posterior, model, arrays, ValueError)
+    _require_roots(posterior, model, memory, arrays, ValueError)
     _require_notes(notes)
     entries = {name: _to_npy(array) for name, array in arrays.items()}
     table = {
@@ -134,14 +143,15 @@ def load(path: str | os.PathLike[str], *, functions: Mapping[str, Callable] | No
         unused, idle = dict(arrays), dict(functions or {})
         posterior = _rebuild(manifest.get("posterior"), "posterior", unused, idle)
         model = _rebuild(manifest.get("model"), "model", unused, idle)
+        memory = _rebuild(manifest.get("memory"), "memory", unused, idle)
         if unused:
             raise UnreadableFile(f"it holds arrays that belong nowhere: {', '.join(unused)}")
-        _require_roots(posterior, model, arrays, UnreadableFile)
+        _require_roots(posterior, model, memory, arrays, UnreadableFile)
     except UnreadableFile as error:
         raise UnreadableFile(f"{os.fspath(path)} cannot be loaded: {error}") from error.__cause__
     if idle:
         raise ValueError(f"functions must name functions of the saved model, got {', '.join(idle)}")
-    return Saved(posterior, model, manifest.get("notes"))
+    return Saved(posterior, model, memory, manifest.get("notes"))
 
 
 def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -150,6 +160,8 @@ def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         return value
     if type(value) is tuple:
         return {"tuple": [_describe(part, f"{path}.{i}", arrays) for i, part in enumerate(value)]}
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return {"dict": {key: _describe(part, f"{path}.{key}", arrays) for key, part in value.items()}}
     if isinstance(value, jax.Array | np.ndarray):
         if value.dtype.name not in DTYPES:
             raise TypeError(f"{path} must have one of the types {', '.join(DTYPES)}, got {value.dtype}")
@@ -159,12 +171,12 @@ def _describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if CLASSES.get(cls.__name__) is not cls:
         raise TypeError(f"{path} is a {cls.__module__}.{cls.__qualname__}, which unbayes cannot save")
     fields = {}
-    for field in dataclasses.fields(cls):
-        part, here = getattr(value, field.name), f"{path}.{field.name}"
-        if cls is posteriors.AutoregressiveFlow:
-            part = _flow_part(value, field.name)
-        is_function = typing.get_origin(field.type) is Callable
-        fields[field.name] = {"function": here} if is_function else _describe(part, here, arrays)
+    for name, kind in _fields(cls).items():
+        part, here = getattr(value, name), f"{path}.{name}"
+        if isinstance(value, posteriors.AutoregressiveFlow):
+            part = _flow_part(value, name)
+        is_function = typing.get_origin(kind) is Callable
+        fields[name] = {"function": here} if is_function else _describe(part, here, arrays)
     return {"class": cls.__name__, "fields": fields}
 
 
@@ -175,6 +187,8 @@ def _rebuild(node: Any, path: str, arrays: dict[str, np.ndarray], functions: dic
             return node
         case {"tuple": [*parts]}:
             return tuple(_rebuild(part, f"{path}.{i}", arrays, functions) for i, part in enumerate(parts))
+        case {"dict": {**parts}}:
+            return {key: _rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}
         case {"array": str(name)} if name in arrays:
             return jnp.asarray(arrays.pop(name))
         case {"function": str(name)}:
@@ -184,16 +198,25 @@ def _rebuild(node: Any, path: str, arrays: dict[str, np.ndarray], functions: dic
         case {"class": str(name), "fields": {**parts}}:
             if (cls := CLASSES.get(name)) is None:
                 raise UnreadableFile(f"{path} is of the class {name!r}, which this version does not know")
-            if set(parts) != {field.name for field in dataclasses.fields(cls)}:
+            if set(parts) != set(_fields(cls)):
                 raise UnreadableFile(f"{path} has the fields {sorted(parts)}, not those of {name}")
             fields = {key: _rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}
             if cls is posteriors.AutoregressiveFlow:
                 return _build_flow(path, **fields)
+            if issubclass(cls, tuple):
+                return cls(**fields)
             module = object.__new__(cls)  # No constructor gets to change the fields.
             for key, value in fields.items():
                 object.__setattr__(module, key, value)
             return module
     raise UnreadableFile(f"{path} is described in a way that this version does not understand")
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    """Names and types of the fields of a module or a named tuple."""
+    if issubclass(cls, tuple):
+        return dict(cls.__annotations__)
+    return {field.name: field.type for field in dataclasses.fields(cls)}
 
 
 def _flow_part(flow: posteriors.AutoregressiveFlow, name: str) -> Any:
@@ -225,17 +248,19 @@ def _build_flow(path: str, bijection, frame, **architecture) -> posteriors.Autor
         raise UnreadableFile(f"{path} cannot be rebuilt as a flow: {error}") from error
 
 
-def _require_roots(posterior, model, arrays: dict[str, np.ndarray], error: type[ValueError]) -> None:
-    """Refuse what is no posterior or no model, and a posterior whose parameters are not finite."""
+def _require_roots(posterior, model, memory, arrays: dict[str, np.ndarray], error: type[ValueError]) -> None:
+    """Refuse what is no posterior, model or memory, and a posterior or memory that is not finite."""
     if not isinstance(posterior, posteriors.AbstractPosterior):
         raise error(f"posterior must be a posterior, got {type(posterior).__name__}")
     if not isinstance(model, models.AbstractModel | None):
         raise error(f"model must be a model or None, got {type(model).__name__}")
+    if not isinstance(memory, memories.Memory | None):
+        raise error(f"memory must be a memory or None, got {type(memory).__name__}")
     for name, array in arrays.items():
         fine = np.isfinite(array)
         if isinstance(posterior, posteriors.Table) and name == "posterior.natural_log_prob":
             fine |= array == -np.inf  # A value of θ may have probability zero.
-        if name.startswith("posterior.") and not fine.all():
+        if name.startswith(("posterior.", "memory.")) and not fine.all():
             raise error(f"{name} must be finite, got {array[~fine][0]}")
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 GAUSS_HERMITE_NODES = 40
+# Per axis of a grid in two dimensions; in more, a grid that is fine enough has too many of them.
+GRID_NODES = 20
 
 
 class Nodes(eqx.Module):
@@ -55,12 +57,27 @@ def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> N
     return Nodes(points, jnp.full(points.shape[0], 1 / points.shape[0], dtype))
 
 
+def grid_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
+    """Product of one-dimensional Gauss–Hermite nodes, `count` along each axis."""
+    points, weights = np.polynomial.hermite_e.hermegauss(count)
+    axes = np.meshgrid(*[points] * dim, indexing="ij")
+    product = np.prod(np.meshgrid(*[weights / weights.sum()] * dim, indexing="ij"), axis=0)
+    return Nodes(jnp.asarray(np.stack(axes, -1).reshape(-1, dim), dtype), jnp.asarray(product.ravel(), dtype))
+
+
+def is_sampled(dim: int) -> bool:
+    """Whether expectations over so many dimensions come from random numbers."""
+    return dim > 2
+
+
 def standard_normal_nodes(
     dim: int, dtype: jnp.dtype, key: PRNGKeyArray | None = None, count: int = 256
 ) -> Nodes:
-    """Gauss–Hermite nodes in one dimension, common random numbers (which need `key`) in more."""
+    """Gauss–Hermite nodes in one or two dimensions, common random numbers (which need `key`) in more."""
     if dim == 1:
         return gauss_hermite(dtype)
+    if dim == 2:
+        return grid_nodes(dim, dtype, GRID_NODES)
     if key is None:
         raise ValueError(f"key must be given: expectations over {dim} dimensions are sampled")
     return random_nodes(key, dim, dtype, count)

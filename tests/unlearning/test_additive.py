@@ -52,7 +52,7 @@ def test_statistics_of_another_origin_do_not_add_up():
     here = ub.summarise(full, problem.model, problem.erased, method=ub.Exact(), key=KEY)
     unlearned = ub.unlearn(full, problem.model, problem.erased, method=ub.Exact(), key=KEY).posterior
     elsewhere = ub.summarise(unlearned, problem.model, problem.erased, method=ub.Exact(), key=KEY)
-    with pytest.raises(ValueError, match="same posterior, model, method and key"):
+    with pytest.raises(ValueError, match="same posterior, model, memory, method and key"):
         here + elsewhere
     with pytest.raises(ValueError, match="statistics must come from the posterior"):
         ub.solve(full, problem.model, elsewhere, method=ub.Exact(), key=KEY)

@@ -10,6 +10,7 @@ from jax.nn import log_sigmoid, log_softmax, sigmoid
 from jax.scipy.special import gammaln, logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
+from scipy.linalg import helmert
 
 from unbayes.models.predictive import (
     AbstractPredictive,
@@ -31,6 +32,15 @@ class AbstractLikelihood(eqx.Module):
 
     outputs: eqx.AbstractVar[int]
 
+    @property
+    def integral_dim(self) -> int:
+        """Directions of f that log p(y|f) depends on: the first so many rows of `rotation`."""
+        return self.outputs
+
+    def rotation(self, dtype: jnp.dtype) -> Float[Array, "o o"]:
+        """Orthonormal coordinates of f."""
+        return jnp.eye(self.outputs, dtype=dtype)
+
     @abc.abstractmethod
     def encode_targets(self, y, name: str, dtype: jnp.dtype) -> Array:
         """Check y and give it the type that `log_prob` wants."""
@@ -50,6 +60,14 @@ class AbstractLikelihood(eqx.Module):
         nodes = gauss_hermite(mean.dtype)
         f = mean + safe_sqrt(variance) * nodes.points[:, 0]
         return nodes.weights @ jax.vmap(self.log_prob, (0, None))(f, y)
+
+    def expected_derivatives(
+        self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array
+    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """E[∂ log p(y|f)/∂f] and −E[∂² log p(y|f)/∂f²] for scalar f ~ N(mean, variance), record by record."""
+        slope = jax.grad(self.expected_log_prob)
+        arguments = (mean, variance, y)
+        return jax.vmap(slope)(*arguments), -jax.vmap(jax.grad(slope))(*arguments)
 
     def gaussian_predictive(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"]
@@ -124,6 +142,25 @@ class BernoulliLikelihood(AbstractLikelihood):
         bump = half_line.weights @ (jnp.log1p(jnp.exp(-x)) * both_sides)
         return jnp.where(is_wide, ramp - bump, narrow)
 
+    def expected_derivatives(self, mean, variance, y):
+        """Y − E[σ(f)] and E[σ(f)(1 − σ(f))], as `expected_log_prob` but one exponential per node."""
+        nodes = gauss_hermite(mean.dtype, 32)
+        odds = sigmoid(mean[:, None] + safe_sqrt(variance)[:, None] * nodes.points[:, 0])
+        narrow = odds @ nodes.weights, (odds * (1 - odds)) @ nodes.weights
+        scale, is_wide = _wide_scale(variance)
+
+        def with_wide():
+            half_line = gauss_laguerre(mean.dtype)
+            x, tail = half_line.points[:, 0], sigmoid(-half_line.points[:, 0])
+            right = norm.pdf(x, mean[:, None], scale[:, None])
+            left = norm.pdf(-x, mean[:, None], scale[:, None])
+            chance = ndtr(mean / scale) + (left - right) @ (half_line.weights * tail)
+            spread = (left + right) @ (half_line.weights * tail * (1 - tail))
+            return jnp.where(is_wide, chance, narrow[0]), jnp.where(is_wide, spread, narrow[1])
+
+        chance, spread = jax.lax.cond(is_wide.any(), with_wide, lambda: narrow)
+        return y - chance, spread
+
     def gaussian_predictive(self, mean, variance):
         """As `expected_log_prob`: first the unlikelier class, then what is left for the other."""
         nodes = gauss_hermite(mean.dtype)
@@ -155,6 +192,15 @@ class CategoricalLikelihood(AbstractLikelihood):
         if classes < 2:
             raise ValueError(f"classes must be at least 2, got {classes}")
         self.outputs = classes
+
+    @property
+    def integral_dim(self) -> int:
+        """One less than the classes: adding a constant to f changes nothing."""
+        return self.outputs - 1
+
+    def rotation(self, dtype):
+        """Differences of classes, and last the constant."""
+        return jnp.asarray(np.roll(helmert(self.outputs, full=True), -1, axis=0), dtype)
 
     def encode_targets(self, y, name, dtype):
         """Class numbers, as integers."""

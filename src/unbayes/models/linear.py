@@ -82,7 +82,7 @@ class LinearModel(AbstractModel):
     @property
     def integral_dim(self) -> int:
         """Expectations are integrals over f."""
-        return self.likelihood.outputs
+        return self.likelihood.integral_dim
 
     @property
     def has_dense_sites(self) -> bool:
@@ -170,6 +170,9 @@ class LinearModel(AbstractModel):
 
     def _slope_and_curvature(self, mean, root, targets, nodes: Nodes):
         """First and negative second derivatives of E[log p(y|f)] in the mean of f, for each record."""
+        if self.likelihood.outputs == 1:
+            derivatives = self.likelihood.expected_derivatives(mean[:, 0], root[:, 0, 0] ** 2, targets)
+            return derivatives[0][:, None], derivatives[1][:, None, None]
         arguments = (mean, root, targets, nodes)
         slope = jax.vmap(jax.grad(self._record_expectation), (0, 0, 0, None))(*arguments)
         return slope, -jax.vmap(jax.hessian(self._record_expectation), (0, 0, 0, None))(*arguments)
@@ -178,7 +181,7 @@ class LinearModel(AbstractModel):
         """E[log p(y|f)] of one record, f ~ N(mean, root rootᵀ) of shape (o,)."""
         if self.likelihood.outputs == 1:
             return self.likelihood.expected_log_prob(mean[0], root[0, 0] ** 2, target)
-        f = mean + nodes.points @ root.T
+        f = mean + nodes.points @ root[:, : self.integral_dim].T
         return nodes.weights @ jax.vmap(self.likelihood.log_prob, (0, None))(f, target)
 
     def _predictor_moments(self, gaussian: AbstractGaussian, evidence: LinearEvidence):
@@ -190,9 +193,10 @@ class LinearModel(AbstractModel):
             variance = (factor**2).sum((1, 2))
             variance = variance if evidence.variance is None else variance + evidence.variance
             return mean, safe_sqrt(variance)[:, None, None]
-        covariance = factor @ factor.mT
+        rotation = self.likelihood.rotation(mean.dtype)
+        covariance = rotation @ (factor @ factor.mT) @ rotation.T
         tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
-        return mean, jnp.linalg.cholesky(
+        return mean, rotation.T @ jnp.linalg.cholesky(
             covariance + tiny[:, None, None] * jnp.eye(outputs, dtype=mean.dtype)
         )
 

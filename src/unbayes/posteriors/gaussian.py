@@ -210,7 +210,7 @@ class DiagonalGaussian(AbstractGaussian):
         return GaussianNatural(gradient + curvature * self.mean, curvature)
 
     def toward(self, target, step):
-        """Interpolate natural parameters; to a dense target, mean (along Newton's direction) and precision."""
+        """Interpolate natural parameters; with a dense target, the precision and, as Newton, the mean."""
         if target.precision.ndim == 1:
             return self.from_natural(_interpolate(self.natural, target, step))
         gradient = target.linear - target.precision @ self.mean

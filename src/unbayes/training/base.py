@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
@@ -32,6 +33,8 @@ class Trained:
         Whether training ended by itself; None where it was told how long to run.
     trace
         ELBO at every iteration.
+    memory
+        What unlearning may use besides the posterior.
     seconds
         Wall-clock time, compilation included.
     """
@@ -42,6 +45,7 @@ class Trained:
     stationarity: float | None
     converged: bool | None
     trace: np.ndarray
+    memory: Memory | None = None
     seconds: float = float("nan")
 
     def __str__(self) -> str:

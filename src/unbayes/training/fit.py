@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from unbayes.memory import remember
 from unbayes.models import AbstractConjugateModel, AbstractModel
 from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
@@ -25,6 +26,7 @@ def fit(
     *,
     family: type[AbstractVariational] | AbstractVariational = FullGaussian,
     method: AbstractTraining | None = None,
+    memory: int | None = None,
     key: PRNGKeyArray,
     progress: AbstractProgress | None = None,
 ) -> Trained:
@@ -42,6 +44,10 @@ def fit(
     method
         How to train. By default: exactly, where the family is conjugate; `NaturalGradientVI` for Gaussians;
         `GradientVI` for anything else.
+    memory
+        Number of training records to keep in `trained.memory` for later unlearning, together with the dense
+        curvature beside a diagonal posterior; 0 keeps the curvature alone, None neither. Records that are
+        kept are training data, and to be protected as such.
     key
         Key of whatever is random.
     progress
@@ -51,6 +57,8 @@ def fit(
     require_key(key)
     if method is not None:
         require_settings(method)
+    if memory is not None and not (isinstance(memory, int) and memory >= 0):
+        raise ValueError(f"memory must be a number of records to keep, or None, got {memory!r}")
     evidence = model.encode(records)
     if isinstance(model, AbstractConjugateModel):
         if method is not None:
@@ -70,7 +78,10 @@ def fit(
             f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the "
             "likelihood and of the inputs, or give a smaller learning rate"
         )
-    return dataclasses.replace(trained, seconds=time.perf_counter() - started)
+    kept = remember(
+        trained.posterior, model, evidence, memory, trained.stationarity, key=jax.random.fold_in(key, 1)
+    )
+    return dataclasses.replace(trained, memory=kept, seconds=time.perf_counter() - started)
 
 
 def _start(family, model: AbstractModel, key) -> AbstractVariational:

@@ -92,7 +92,7 @@ class NegativeElbo(eqx.Module):
 
 @eqx.filter_jit
 def _measure_elbo(posterior, model: AbstractModel, evidence, key):
-    if isinstance(posterior, AbstractGaussian) and model.integral_dim == 1:
+    if isinstance(posterior, AbstractGaussian) and not model.is_sampled:
         return elbo(posterior, model, evidence)
     return elbo(posterior, model, evidence, key=key)
 

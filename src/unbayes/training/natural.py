@@ -17,6 +17,8 @@ from unbayes.quadrature import Nodes
 from unbayes.training.base import AbstractTraining, Trained
 
 NEWTON_ITERATIONS = 100
+# Stationarity, in nats, beyond which integrals in several dimensions are too coarse to tell.
+COARSE_TOLERANCE = 1e-7
 
 
 class NaturalGradientVI(AbstractTraining):
@@ -53,14 +55,15 @@ class NaturalGradientVI(AbstractTraining):
         if not isinstance(start, AbstractGaussian):
             raise TypeError(f"family must be Gaussian for natural gradients, got {type(start).__name__}")
         nodes = model.nodes(key, self.nodes)
-        end = _climb(model, evidence, type(start), start.mean, nodes, self.iterations, self.tolerance)
-        taken = int(end.iteration)
+        tolerance = self.tolerance if model.integral_dim == 1 else max(self.tolerance, COARSE_TOLERANCE)
+        end = _climb(model, evidence, type(start), start.mean, nodes, self.iterations, tolerance)
+        taken = int(end.passes)
         return Trained(
             posterior=end.gaussian,
             method=self,
             elbo=float(end.value),
             stationarity=float(end.stationarity),
-            converged=bool(end.stationarity <= attainable(self.tolerance, start.dtype)),
+            converged=bool(end.stationarity <= attainable(tolerance, start.dtype)),
             trace=np.asarray(end.trace)[:taken],
         )
 

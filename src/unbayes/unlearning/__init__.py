@@ -4,6 +4,7 @@ from unbayes.unlearning.api import solve as solve
 from unbayes.unlearning.api import summarise as summarise
 from unbayes.unlearning.api import sweep as sweep
 from unbayes.unlearning.api import unlearn as unlearn
+from unbayes.unlearning.auto import Auto as Auto
 from unbayes.unlearning.bank import BankReverseKL as BankReverseKL
 from unbayes.unlearning.base import AbstractAdditiveMethod as AbstractAdditiveMethod
 from unbayes.unlearning.base import AbstractAdjustedMethod as AbstractAdjustedMethod
@@ -16,3 +17,5 @@ from unbayes.unlearning.natural_gradient import NaturalGradient as NaturalGradie
 from unbayes.unlearning.result import RetrainingNeeded as RetrainingNeeded
 from unbayes.unlearning.result import Unlearned as Unlearned
 from unbayes.unlearning.reverse_kl import ReverseKL as ReverseKL
+from unbayes.unlearning.trust import Trust as Trust
+from unbayes.unlearning.trust import Verdict as Verdict

@@ -18,8 +18,11 @@ from unbayes.objectives import removal_log_weights
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AbstractVariational
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractIterativeMethod, AbstractMethod
 from unbayes.unlearning.result import RetrainingNeeded, Solution
+from unbayes.unlearning.trust import Doubt, Measures, Verdict
 
 DIAGNOSIS_DRAWS = 4000
+# Beyond this Pareto shape the weights have no mean to converge to.
+LARGEST_KHAT_WITH_A_MEAN = 1.0
 
 
 class AbstractAdjustedObjective(eqx.Module):
@@ -67,8 +70,8 @@ class AbstractDescent(AbstractAdjustedMethod, AbstractIterativeMethod):
             candidate, trace = next(found) if lam < 1 else (posterior, np.empty(0))
             diagnosis = diagnose_weights(removal_log_weights(deviations, mean, log_full, log_max, lam))
             doubts = (*doubts_about_weights(diagnosis), *_doubts_about_trace(trace))
-            ess, khat = diagnosis.effective_sample_size, diagnosis.khat
-            solutions.append(Solution(candidate, trace, ess, khat, doubts))
+            measures = Measures(diagnosis.effective_sample_size, diagnosis.khat)
+            solutions.append(Solution(candidate, trace, measures, doubts))
         return solutions
 
     def _descend(self, posterior, model, erased, lams, log_max, key, progress):
@@ -118,22 +121,28 @@ def require_variational(method: AbstractMethod, posterior: AbstractPosterior) ->
         )
 
 
-def doubts_about_weights(diagnosis: WeightDiagnosis) -> tuple[str, ...]:
+def doubts_about_weights(diagnosis: WeightDiagnosis) -> tuple[Doubt, ...]:
     """Sentences that the weights give rise to."""
     if diagnosis.khat <= LARGEST_TRUSTED_KHAT:
         return ()
     return (
-        f"the weights 1/p(D_e|θ) are too uneven (k-hat {diagnosis.khat:.2f} > {LARGEST_TRUSTED_KHAT}): the "
-        "erased records are too informative for this method, or the draws too few; retrain, or erase less",
+        Doubt(
+            f"the weights 1/p(D_e|θ) are too uneven (k-hat {diagnosis.khat:.2f} > {LARGEST_TRUSTED_KHAT}): "
+            "the erased records are too informative for this method, or the draws too few; retrain, or erase "
+            "less",
+            Verdict.DOUBTFUL if diagnosis.khat < LARGEST_KHAT_WITH_A_MEAN else Verdict.RETRAIN,
+        ),
     )
 
 
-def _doubts_about_trace(trace: np.ndarray) -> tuple[str, ...]:
+def _doubts_about_trace(trace: np.ndarray) -> tuple[Doubt, ...]:
     """Doubt a descent that ended, beyond noise, higher than it began, which is without unlearning."""
     end = trace[-max(len(trace) // 50, 10) :]
     if not trace.size or end.mean() <= trace[0] + 3 * end.std():
         return ()
-    return ("the objective rose instead of falling: give a smaller learning rate, more draws or another λ",)
+    return (
+        Doubt("the objective rose instead of falling: give a smaller learning rate, more draws or another λ"),
+    )
 
 
 def log_likelihood_at(model: AbstractModel, thetas, erased):

@@ -25,6 +25,7 @@ from unbayes.quadrature import random_nodes
 from unbayes.unlearning.adjusted import doubts_about_weights, log_likelihood_at, require_variational
 from unbayes.unlearning.base import AbstractAdditiveMethod, AbstractAdjustedMethod
 from unbayes.unlearning.result import Solution
+from unbayes.unlearning.trust import Doubt, Measures
 
 # Sampling error of the weighted moments, as a share of the change that they make.
 LARGEST_TRUSTED_ERROR = 0.25
@@ -102,8 +103,7 @@ class BankReverseKL(AbstractAdditiveMethod, AbstractAdjustedMethod):
             Solution(
                 posterior if lam == 1 else candidate,
                 trace,
-                diagnosis.effective_sample_size,
-                diagnosis.khat,
+                Measures(diagnosis.effective_sample_size, diagnosis.khat),
                 (*doubts_about_weights(diagnosis), *_doubts_about_size(posterior, candidate, diagnosis)),
             )
             for lam, diagnosis, (candidate, trace) in zip(lams, diagnoses, found, strict=True)
@@ -129,7 +129,7 @@ class BankReverseKL(AbstractAdditiveMethod, AbstractAdjustedMethod):
         )
 
 
-def _doubts_about_size(full, candidate, diagnosis: WeightDiagnosis) -> tuple[str, ...]:
+def _doubts_about_size(full, candidate, diagnosis: WeightDiagnosis) -> tuple[Doubt, ...]:
     """Doubt moments whose sampling error is not small beside what changed."""
     if not isinstance(candidate, AbstractGaussian):
         return ()
@@ -140,8 +140,10 @@ def _doubts_about_size(full, candidate, diagnosis: WeightDiagnosis) -> tuple[str
     if error <= LARGEST_TRUSTED_ERROR * change:
         return ()
     return (
-        f"the bank is small for {full.dim} parameters: its sampling error of {error:.2g} nats is not small "
-        f"beside a change of {change:.2g} nats; give more draws",
+        Doubt(
+            f"the bank is small for {full.dim} parameters: its sampling error of {error:.2g} nats is not "
+            f"small beside a change of {change:.2g} nats; give more draws"
+        ),
     )
 
 

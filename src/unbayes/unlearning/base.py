@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior, GaussianNatural
 from unbayes.progress import AbstractProgress
@@ -23,6 +24,14 @@ class AbstractMethod(eqx.Module):
 
     def check(self, posterior: AbstractPosterior, model: AbstractModel) -> None:
         """Refuse a posterior or a model that the method cannot work with."""
+
+    def choose(self, posterior: AbstractPosterior, model: AbstractModel) -> "tuple[AbstractMethod, str]":
+        """The method that runs, and why where that was a choice: itself, but for `Auto`."""
+        return self, ""
+
+    def with_memory(self, memory: Memory | None) -> Self:
+        """The method with what training kept; itself, where it has no use for that."""
+        return self
 
     @abc.abstractmethod
     def run(
@@ -47,14 +56,17 @@ class Statistics(eqx.Module):
     site
         What the records had added to a Gaussian posterior, which `solve` checks was ever there; None where
         that is not known.
+    matches
+        How often each record of the memory's coreset was among them, shape (k,); None without a coreset.
     records
         Number of records.
     origin
-        Fingerprint of posterior, model, method and key: only statistics of one origin add up.
+        Fingerprint of posterior, model, memory, method and key: only statistics of one origin add up.
     """
 
     value: Any
     site: GaussianNatural | None
+    matches: Float[Array, " k"] | None
     records: int = eqx.field(static=True)
     origin: str = eqx.field(static=True)
 
@@ -63,11 +75,13 @@ class Statistics(eqx.Module):
             raise TypeError(f"statistics add to statistics, got {type(other).__name__}")
         if self.origin != other.origin:
             raise ValueError(
-                "statistics add up only if they come from the same posterior, model, method and key; "
+                "statistics add up only if they come from the same posterior, model, memory, method and key; "
                 "always summarise at the trained posterior, never at an unlearned one"
             )
-        value, site = jax.tree.map(jnp.add, (self.value, self.site), (other.value, other.site))
-        return type(self)(value, site, self.records + other.records, self.origin)
+        value, site, matches = jax.tree.map(
+            jnp.add, (self.value, self.site, self.matches), (other.value, other.site, other.matches)
+        )
+        return type(self)(value, site, matches, self.records + other.records, self.origin)
 
     def __radd__(self, other: Any) -> Self:
         """Let `sum` start from zero."""
@@ -98,6 +112,15 @@ class AbstractAdditiveMethod(AbstractMethod):
     ) -> Solution:
         """The posterior without the records that `value` sums over; `key` as for `summarise`."""
 
+    @property
+    def gives_site(self) -> bool:
+        """Whether `site` can be told from what `summarise` returns, without another pass."""
+        return False
+
+    def site(self, value: Any) -> GaussianNatural:
+        """What the records that `value` sums over had added to a Gaussian posterior."""
+        raise TypeError(f"{type(self).__name__} does not compute sites")
+
     def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
         """Summarise, then solve."""
         value = self.summarise(posterior, model, erased, key=key)
@@ -111,7 +134,7 @@ class AbstractAdditiveMethod(AbstractMethod):
     def origin(self, posterior: AbstractPosterior, model: AbstractModel, key: PRNGKeyArray) -> str:
         """Fingerprint of everything that statistics depend on besides the records."""
         digest = hashlib.blake2b(repr((type(self).__name__, *self.summary_settings)).encode(), digest_size=16)
-        for leaf in jax.tree.leaves(eqx.filter((posterior, model, jr.key_data(key)), eqx.is_array)):
+        for leaf in jax.tree.leaves(eqx.filter((self, posterior, model, jr.key_data(key)), eqx.is_array)):
             digest.update(f"{leaf.dtype}{leaf.shape}".encode())
             digest.update(np.asarray(leaf).tobytes())
         return digest.hexdigest()

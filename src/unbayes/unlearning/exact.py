@@ -9,6 +9,7 @@ from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractExponentialFamily, AbstractPosterior, Table
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.result import Solution
+from unbayes.unlearning.trust import Doubt
 
 
 class Exact(AbstractAdditiveMethod):
@@ -45,14 +46,12 @@ class Exact(AbstractAdditiveMethod):
                 "some of these records cannot have been part of its training data"
             )
         recovered = posterior.with_natural(natural)
-        return Solution(
-            recovered, np.empty(0), doubts=_doubts_about_total_erasure(recovered, model, rounding)
-        )
+        return Solution(recovered, doubts=_doubts_about_total_erasure(recovered, model, rounding))
 
 
 def _doubts_about_total_erasure(
     recovered: AbstractExponentialFamily, model: AbstractModel, rounding: float
-) -> tuple[str, ...]:
+) -> tuple[Doubt, ...]:
     if model.conjugate_prior is None or isinstance(recovered, Table):
         return ()
     pairs = zip(
@@ -60,7 +59,7 @@ def _doubts_about_total_erasure(
     )
     if not all(np.allclose(after, prior, rtol=rounding, atol=rounding) for after, prior in pairs):
         return ()
-    return ("nothing is left beyond the prior: all the training data were erased",)
+    return (Doubt("nothing is left beyond the prior: all the training data were erased"),)
 
 
 @eqx.filter_jit

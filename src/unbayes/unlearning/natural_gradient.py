@@ -1,26 +1,41 @@
-"""Unlearning by one natural-gradient step, which goes past the paper.
+"""Unlearning by natural gradients, which goes past the paper.
 
 A trained posterior is stationary, so the gradient of the *retraining* objective at q(θ|D) is known from the
 erased records alone. In natural parameters a full step of retraining is η − Σ_{D_e} s_i(q), with s_i the site
 of record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean parameters of q.
 """
 
+import dataclasses
+from typing import Any, NamedTuple, Self
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes.diagnostics import diagnose_weights
+from unbayes.memory import Memory, draw_coreset
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior, DiagonalGaussian
+from unbayes.posteriors import (
+    AbstractGaussian,
+    AbstractPosterior,
+    FullGaussian,
+    GaussianNatural,
+    gaussian_kl,
+)
+from unbayes.records import count
+from unbayes.unlearning.answer import Answer, answer
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.result import Solution
+from unbayes.unlearning.trust import Doubt, Measures
 
 # Share of its own precision that a belief keeps in every direction, where a full step would leave none.
 LEAST_SHARE_KEPT = 1e-3
-# Where more than this share is taken away in some direction, the sites of the remaining records, which the
-# step supposes to stay as they were, were seen to move enough to matter.
-LARGEST_TRUSTED_SHARE = 0.7
+# Erased records, at most, that serve as memory where they are a random sample.
+LARGEST_SAMPLE = 500
+DIAGNOSIS_DRAWS = 1000
 
 
 class NaturalGradient(AbstractAdditiveMethod):
@@ -30,64 +45,165 @@ class NaturalGradient(AbstractAdditiveMethod):
     left is the prior's plus that of the remaining records, hence positive definite; elsewhere the step is
     shortened until it is, and the result says so. Deterministic where the predictor is a scalar.
 
+    With a memory of the training set, the remaining records answer: see `unbayes.unlearning.answer`.
+
     Parameters
     ----------
+    sampled
+        Whether the erased records are a random sample of the training records, so that they tell how the
+        remaining ones answer. Needs a memory, if only of the number of training records, and all the erased
+        records in one call of `unlearn`.
     nodes
         Number of common random numbers, where the predictor has several outputs or the model is general.
+    memory
+        What training kept; `unlearn` and its kind set it.
     """
 
+    sampled: bool = False
     nodes: int = 1024
+    memory: Memory | None = eqx.field(default=None, repr=False)
+
+    def with_memory(self, memory: Memory | None) -> Self:
+        """The method with what training kept."""
+        return self if memory is None else dataclasses.replace(self, memory=memory)
 
     def check(self, posterior: AbstractPosterior, model: AbstractModel) -> None:
-        """Refuse a posterior that is not Gaussian."""
+        """Refuse a posterior that is not Gaussian, or a memory that does not fit."""
         if not isinstance(posterior, AbstractGaussian):
             raise TypeError(
                 f"method NaturalGradient needs a Gaussian, got {type(posterior).__name__}; "
                 "use ReverseKL or BankReverseKL for flows, Exact for conjugate posteriors and tables"
             )
+        if self.sampled and self.memory is None:
+            raise ValueError(
+                "memory must be given with sampled=True: Memory(records=n) tells how many were trained on"
+            )
+        curvature = None if self.memory is None else self.memory.curvature
+        if curvature is not None and curvature.linear.shape != (posterior.dim,):
+            raise ValueError(
+                f"memory must fit a posterior of {posterior.dim} parameters, got {len(curvature.linear)}"
+            )
 
     @property
     def summary_settings(self) -> tuple:
-        """The number of nodes."""
+        """The number of nodes; the memory counts by its arrays."""
         return (self.nodes,)
 
-    def summarise(self, posterior, model, erased, *, key):
-        """Sum of the sites at the trained posterior."""
-        return _sites(posterior, model, erased, key, self.nodes)
-
-    def solve(self, posterior, model, value, *, key, progress=None) -> Solution:
-        """Subtract it, as far as the belief stays proper."""
+    def summarise(self, posterior, model, erased, *, key) -> GaussianNatural:
+        """Sum of the sites at the trained posterior, dense where a diagonal one comes with its curvature."""
         assert isinstance(posterior, AbstractGaussian)
-        share = float(posterior.largest_share(value.precision))
-        proper = share < 1 - 100 * float(jnp.finfo(posterior.dtype).eps)
-        step = 1.0 if proper else (1 - LEAST_SHARE_KEPT) / share
-        natural = jax.tree.map(lambda full, erased: full - step * erased, posterior.natural, value)
-        return Solution(
-            posterior.with_natural(natural), np.empty(0), doubts=_doubts(posterior, model, share, step)
+        around = posterior if self._curvature is None else posterior.to_full()
+        return _sites(around, model, erased, key, self.nodes)
+
+    @property
+    def gives_site(self) -> bool:
+        """Always."""
+        return True
+
+    def site(self, value: GaussianNatural) -> GaussianNatural:
+        """The sum of the sites."""
+        return value
+
+    def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
+        """Summarise, then solve, with the erased records as memory where they are a random sample."""
+        value = self.summarise(posterior, model, erased, key=key)
+        if not self.sampled:
+            return self.solve(posterior, model, value, key=key)
+        assert self.memory is not None
+        influence = np.asarray(_influence(posterior, model, erased, model.nodes(key)))
+        rows, weights = draw_coreset(influence, LARGEST_SAMPLE, key)
+        weights = weights * (self.memory.records - count(erased)) / count(erased)
+        coreset = jax.tree.map(lambda leaf: leaf[rows], erased)
+        return self._solve(posterior, model, value, coreset, jnp.asarray(weights, posterior.dtype), key)
+
+    def solve(self, posterior, model, value: GaussianNatural, *, key, progress=None) -> Solution:
+        """Subtract the sites, as far as the belief stays proper, and let the remaining records answer."""
+        if self.sampled:
+            raise ValueError("sampled must be False where batches are summarised apart: it needs the rows")
+        coreset, weights = (None, None) if self.memory is None else (self.memory.coreset, self.memory.weights)
+        return self._solve(posterior, model, value, coreset, weights, key)
+
+    def _solve(self, posterior, model, value: GaussianNatural, coreset, weights, key) -> Solution:
+        step = _one_step(posterior, self._curvature, value, key)
+        found, natural, replied = step.posterior, step.natural, None
+        if weights is not None and float(step.taken) == 1 and bool((weights > 0).any()):
+            nodes = model.nodes(key, self.nodes)
+            replied = answer(posterior, model, step.natural, coreset, weights, nodes)
+            found, natural = replied.posterior, replied.natural
+        diagnosis = diagnose_weights(step.log_weights)
+        measures = Measures(
+            effective_sample_size=diagnosis.effective_sample_size,
+            khat=diagnosis.khat,
+            share_removed=float(step.share),
+            step=float(step.taken),
+            second_term=None if replied is None else float(gaussian_kl(found, step.posterior)),
+            coverage=None if replied is None else replied.coverage,
+            uncertainty=None if replied is None else replied.uncertainty,
         )
+        exact = type(posterior) is type(model.conjugate_prior)
+        return Solution(
+            found,
+            measures=measures,
+            doubts=() if exact else _doubts(posterior, found, measures, replied, self._curvature is not None),
+            site=value,
+            curvature=None if self._curvature is None else natural,
+        )
+
+    @property
+    def _curvature(self) -> GaussianNatural | None:
+        return None if self.memory is None else self.memory.curvature
+
+
+class _Step(NamedTuple):
+    """One step, its length, the share of precision that a full one removes, and log 1/p(D_e|θ) at draws."""
+
+    posterior: AbstractGaussian
+    natural: GaussianNatural
+    share: Float[Array, ""]
+    taken: Float[Array, ""]
+    log_weights: Float[Array, " s"]
 
 
 @eqx.filter_jit
-def _sites(posterior, model: AbstractModel, erased, key: PRNGKeyArray, nodes: int):
-    return model.site(posterior, erased, model.nodes(key, nodes))
+def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, site, key) -> _Step:
+    # The Gaussian whose natural parameters the sites come from: dense, for a diagonal posterior with memory.
+    whole = posterior if curvature is None else FullGaussian.from_natural(curvature)
+    share = whole.largest_share(site.precision)
+    proper = share < 1 - 100 * jnp.finfo(posterior.dtype).eps
+    taken = jnp.where(proper, 1.0, (1 - LEAST_SHARE_KEPT) / share)
+    natural = jax.tree.map(lambda full, erased: full - taken * erased, whole.natural, site)
+    noise = jr.normal(key, (DIAGNOSIS_DRAWS, posterior.dim), posterior.dtype)
+    return _Step(
+        posterior.with_natural(natural), natural, share, taken, _quadratic_log_weights(whole, site, noise)
+    )
 
 
-def _doubts(posterior: AbstractGaussian, model: AbstractModel, share: float, step: float) -> tuple[str, ...]:
-    if type(posterior) is type(model.conjugate_prior):
-        return ()
-    doubts = []
-    if step < 1:
-        doubts.append(
-            f"only {step:.0%} of the erased evidence could be taken away before the belief lost its "
-            "precision in some direction; retrain"
-        )
-    elif share > LARGEST_TRUSTED_SHARE:
-        doubts.append(
-            f"{share:.0%} of the belief's precision in some direction came from the erased records; the "
-            "remaining ones may answer in ways that one step does not see"
-        )
-    if isinstance(posterior, DiagonalGaussian):
-        doubts.append(
-            "a diagonal posterior hides how parameters depend on each other: the step may fall short"
-        )
-    return tuple(doubts)
+def _quadratic_log_weights(gaussian: AbstractGaussian, site: GaussianNatural, noise):
+    """Log 1/p(D_e|θ) at the coloured noise, from its expected gradient and curvature under q."""
+
+    def times(vector):
+        return site.precision * vector if site.precision.ndim == 1 else site.precision @ vector
+
+    gradient = site.linear - times(gaussian.mean)
+
+    def one(noise):
+        away = gaussian.colour(noise) - gaussian.mean
+        return 0.5 * away @ times(away) - gradient @ away
+
+    return jax.vmap(one)(noise)
+
+
+@eqx.filter_jit
+def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, key: PRNGKeyArray, nodes: int):
+    return model.site(gaussian, erased, model.nodes(key, nodes))
+
+
+@eqx.filter_jit
+def _influence(gaussian: AbstractGaussian, model: AbstractModel, erased, nodes):
+    return model.influence(gaussian, erased, nodes)
+
+
+def _doubts(
+    full: AbstractGaussian, found: Any, measures: Measures, replied: Answer | None, dense: bool
+) -> tuple[Doubt, ...]:
+    return ()

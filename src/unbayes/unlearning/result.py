@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbayes.diagnostics import LARGEST_TRUSTED_KHAT
-from unbayes.posteriors import AbstractPosterior
+from unbayes.memory import Memory
+from unbayes.posteriors import AbstractPosterior, GaussianNatural
+from unbayes.unlearning.trust import Doubt, Measures, Trust, Verdict
 
 
 class RetrainingNeeded(RuntimeError):
@@ -22,17 +23,20 @@ class Solution(NamedTuple):
         The recovered belief.
     trace
         Objective at every iteration, empty where there are none.
-    effective_sample_size, khat
-        Of the weights 1/p_adj(D_e|θ) on draws of q(θ|D); None for an exact method.
-    doubts
-        Sentences on why the result may be off.
+    measures, doubts
+        What speaks for the result, and what against it.
+    site
+        What the erased records had added to a Gaussian posterior, where the method computed it.
+    curvature
+        Dense natural parameters beside a diagonal posterior, where a memory had them.
     """
 
     posterior: AbstractPosterior
-    trace: np.ndarray
-    effective_sample_size: float | None = None
-    khat: float | None = None
-    doubts: tuple[str, ...] = ()
+    trace: np.ndarray = np.empty(0)
+    measures: Measures = Measures()
+    doubts: tuple[Doubt, ...] = ()
+    site: GaussianNatural | None = None
+    curvature: GaussianNatural | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,49 +49,63 @@ class Unlearned:
         What training on the remaining data would have given, as far as it can be recovered.
     method
         The method and its settings.
+    choice
+        Why `Auto` chose that method; empty where the caller did.
     records
         Number of erased records.
     information
         I = H(θ|D_r) − H(θ|D) in nats: what the erased records had told the model.
-    effective_sample_size, khat
-        Of the weights 1/p_adj(D_e|θ) on draws of q(θ|D); None for an exact method.
+    trust
+        What was measured, the doubts it gives rise to, and a verdict.
     seconds
         Wall-clock time, compilation included; that of all λ together for a sweep.
     trace
         Objective at every iteration, empty where there are none.
-    doubts
-        Why the result may be off, in sentences; empty where nothing speaks against it.
+    memory
+        The memory that was given, without the erased records; None where none was.
     """
 
     posterior: AbstractPosterior
     method: Any
+    choice: str
     records: int
     information: float
-    effective_sample_size: float | None
-    khat: float | None
+    trust: Trust
     seconds: float
     trace: np.ndarray
-    doubts: tuple[str, ...]
+    memory: Memory | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Trusted, doubtful or retrain."""
+        return self.trust.verdict
 
     @property
     def trusted(self) -> bool:
         """Whether nothing speaks against the result."""
-        return not self.doubts
+        return self.verdict is Verdict.TRUSTED
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the result may be off, in sentences."""
+        return tuple(str(doubt) for doubt in self.trust.doubts)
+
+    @property
+    def khat(self) -> float | None:
+        """Pareto shape of the weights 1/p(D_e|θ) on draws of q(θ|D); None for an exact method."""
+        return self.trust.measures.khat
+
+    @property
+    def effective_sample_size(self) -> float | None:
+        """Of the same weights."""
+        return self.trust.measures.effective_sample_size
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.records} records unlearned by {self.method}",
-            f"  information removed    {self.information:.4g} nats",
-        ]
-        if self.khat is not None and self.effective_sample_size is not None:
-            lines += [
-                f"  effective sample size  {self.effective_sample_size:.1f}",
-                f"  Pareto k-hat           {self.khat:.2f}  (trusted below {LARGEST_TRUSTED_KHAT})",
-            ]
+        lines = [f"{self.records} records unlearned by {self.method}"]
+        if self.choice:
+            lines.append(f"  {'chosen because':<22} {self.choice}")
+        lines.append(f"  {'information removed':<22} {self.information:.4g} nats")
         if self.trace.size:
-            lines.append(f"  objective              {self.trace[0]:.5g} → {self.trace[-1]:.5g}")
-        lines.append(f"  seconds                {self.seconds:.2f}")
-        if self.trusted:
-            lines.append("  trust                  nothing speaks against this result")
-        lines += [f"  doubt                  {doubt}" for doubt in self.doubts]
-        return "\n".join(lines)
+            lines.append(f"  {'objective':<22} {self.trace[0]:.5g} → {self.trace[-1]:.5g}")
+        lines.append(f"  {'seconds':<22} {self.seconds:.2f}")
+        return "\n".join([*lines, str(self.trust)])

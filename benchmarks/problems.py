@@ -1,0 +1,61 @@
+"""What is measured on, and how time is taken."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import unbayes as ub
+from unbayes.experiments.moon import Problem, Records, moon
+from unbayes.experiments.scenarios import split, standardise
+
+KEY = jax.random.key(0)
+
+
+def seconds(call: Callable[[], Any], repetitions: int = 5) -> float:
+    """Median wall-clock time of a call whose compilation is behind it."""
+    jax.block_until_ready(call())
+    times = []
+    for _ in range(repetitions):
+        started = time.perf_counter()
+        jax.block_until_ready(call())
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
+
+
+def banknote_records() -> Records | None:
+    """UCI banknote authentication, standardised; None where UNBAYES_DATA does not point to it."""
+    path = Path(os.environ.get("UNBAYES_DATA", "")) / "banknote_authentication.csv"
+    if not path.is_file():
+        return None
+    lines = path.read_text().splitlines()
+    data = np.array([line.split(",") for line in lines if line[0].isdigit() or line[0] == "-"], float)
+    return standardise(data[:, :4]), data[:, 4].astype(int)
+
+
+def banknote() -> Problem | None:
+    """412 records erased at random, as the paper's authors drew them."""
+    records = banknote_records()
+    if records is None:
+        return None
+    rows = np.random.RandomState(0).permutation(len(records[1]))[960:]
+    return split(ub.logistic_regression(4, prior_scale=100.0), records, rows)
+
+
+def many_rows(rows: int = 100_000, features: int = 20, erased: float = 0.01) -> Problem:
+    """Logistic regression on synthetic records, the last of them erased."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, features))
+    y = (rng.random(rows) < 1 / (1 + np.exp(-x @ rng.normal(size=features)))).astype(int)
+    model = ub.logistic_regression(features, prior_scale=3.0)
+    return split(model, (x, y), np.arange(rows - int(erased * rows), rows))
+
+
+def problems() -> dict[str, Problem]:
+    """All problems whose data are here."""
+    found = {"moon": moon("moon"), "banknote": banknote(), "100,000 rows": many_rows()}
+    return {name: problem for name, problem in found.items() if problem is not None}
