@@ -70,6 +70,20 @@ POSTERIORS = {
     "table": lambda: ub.Table(jnp.arange(8.0).reshape(4, 2), jnp.array([0.1, -jnp.inf, 2.3, -1.7])),
 }
 
+
+def memory(**parts):
+    return ub.Memory(9, 1e-9, **parts)
+
+
+MEMORIES = {
+    "light": memory,
+    "curvature": lambda: memory(curvature=posteriors.GaussianNatural(jnp.ones(2), jnp.eye(2))),
+    "coreset": lambda: memory(
+        coreset=models.LinearEvidence(jnp.ones((3, 2)), None, jnp.arange(3)), weights=jnp.ones(3)
+    ),
+    "coreset of any model": lambda: memory(coreset={"y": (jnp.ones(3), jnp.arange(3))}, weights=jnp.ones(3)),
+}
+
 MODELS = {
     "linear": lambda: ub.linear_regression(2, noise_scale=0.3),
     "logistic": lambda: ub.logistic_regression(2, prior_scale=0.7, bias=False),
@@ -230,7 +244,8 @@ class TestRoundTrip:
             for name, cls in vars(module).items()
             if inspect.isclass(cls) and issubclass(cls, kinds) and not name.startswith("Abstract")
         }
-        assert public == CLASSES
+        within_a_memory = {"GaussianNatural", "LinearEvidence", "Memory"}
+        assert public == {name: cls for name, cls in CLASSES.items() if name not in within_a_memory}
 
     def test_rows_above_cover_the_registry(self, path):
         def classes(node):
@@ -246,7 +261,24 @@ class TestRoundTrip:
         for make in MODELS.values():
             ub.save(path, diagonal(1), make())
             seen |= classes(manifest_of(path)["model"])
+        for make in MEMORIES.values():
+            ub.save(path, diagonal(1), memory=make())
+            seen |= classes(manifest_of(path)["memory"])
         assert seen == set(CLASSES)
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+class TestMemory:
+    def test_round_trip(self, name, path):
+        memory = MEMORIES[name]()
+        ub.save(path, diagonal(2), memory=memory)
+        loaded = ub.load(path).memory
+        assert_identical(loaded, memory)
+        assert (loaded.records, loaded.stationarity) == (memory.records, memory.stationarity)
+
+    def test_without_the_memory_no_record_is_stored(self, name, path):
+        ub.save(path, diagonal(2))
+        assert ub.load(path).memory is None
 
 
 class TestFunctions:
@@ -369,7 +401,7 @@ class TestSaving:
 
     def test_replaces_an_older_file(self, saved):
         ub.save(saved, full(5))
-        assert_identical(ub.load(saved), persistence.Saved(full(5), None, None))
+        assert_identical(ub.load(saved), persistence.Saved(full(5), None, None, None))
         assert os.listdir(saved.parent) == [saved.name]
 
     def test_no_training_rows(self, path):

@@ -143,6 +143,16 @@ def draw_coreset(
     return rows, 1 / probability[rows]
 
 
+def draw_rows(evidence: Any, size: int, key: PRNGKeyArray) -> tuple[Any, Float[Array, " k"]]:
+    """At most `size` records, drawn alike, and how many each stands for."""
+    total = count(evidence)
+    dtype = _as_rows(jax.tree.map(lambda leaf: leaf[:1], evidence)).dtype
+    if total <= size:
+        return evidence, jnp.ones(total, dtype)
+    rows = np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(total, size, replace=False)
+    return jax.tree.map(lambda leaf: leaf[rows], evidence), jnp.full(size, total / size, dtype)
+
+
 @eqx.filter_jit
 def _full_step(posterior: AbstractGaussian, model: AbstractModel, evidence, nodes) -> GaussianNatural:
     return Bound(model, evidence, nodes).target(posterior)

@@ -9,9 +9,9 @@ from unbayes.posteriors.conjugate import Gamma as Gamma
 from unbayes.posteriors.conjugate import NormalInverseGamma as NormalInverseGamma
 from unbayes.posteriors.conjugate import RegressionNatural as RegressionNatural
 from unbayes.posteriors.conjugate import Table as Table
+from unbayes.posteriors.divergence import gaussian_kl as gaussian_kl
 from unbayes.posteriors.flow import AutoregressiveFlow as AutoregressiveFlow
 from unbayes.posteriors.gaussian import AbstractGaussian as AbstractGaussian
 from unbayes.posteriors.gaussian import DiagonalGaussian as DiagonalGaussian
 from unbayes.posteriors.gaussian import FullGaussian as FullGaussian
 from unbayes.posteriors.gaussian import GaussianNatural as GaussianNatural
-from unbayes.posteriors.gaussian import gaussian_kl as gaussian_kl

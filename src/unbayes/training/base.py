@@ -33,6 +33,8 @@ class Trained:
         Whether training ended by itself; None where it was told how long to run.
     trace
         ELBO at every iteration.
+    passes
+        Passes over the data, those that found a start included; None where they are not counted.
     memory
         What unlearning may use besides the posterior.
     seconds
@@ -45,6 +47,7 @@ class Trained:
     stationarity: float | None
     converged: bool | None
     trace: np.ndarray
+    passes: int | None = None
     memory: Memory | None = None
     seconds: float = float("nan")
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cho_solve
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, climb
 from unbayes.models import AbstractModel
@@ -56,7 +56,7 @@ class NaturalGradientVI(AbstractTraining):
             raise TypeError(f"family must be Gaussian for natural gradients, got {type(start).__name__}")
         nodes = model.nodes(key, self.nodes)
         tolerance = self.tolerance if model.integral_dim == 1 else max(self.tolerance, COARSE_TOLERANCE)
-        end = _climb(model, evidence, type(start), start.mean, nodes, self.iterations, tolerance)
+        end, passes = _climb(model, evidence, type(start), start.mean, nodes, self.iterations, tolerance)
         taken = int(end.passes)
         return Trained(
             posterior=end.gaussian,
@@ -65,17 +65,21 @@ class NaturalGradientVI(AbstractTraining):
             stationarity=float(end.stationarity),
             converged=bool(end.stationarity <= attainable(tolerance, start.dtype)),
             trace=np.asarray(end.trace)[:taken],
+            passes=int(passes),
         )
 
 
 @eqx.filter_jit
-def _climb(model, evidence, family, start, nodes: Nodes, iterations: int, tolerance: float) -> Climb:
-    first = _laplace(model, evidence, family, start, nodes)
-    return climb(Bound(model, evidence, nodes), first, iterations, tolerance)
+def _climb(
+    model, evidence, family, start, nodes: Nodes, iterations: int, tolerance: float
+) -> tuple[Climb, Array]:
+    first, passes = _laplace(model, evidence, family, start, nodes)
+    end = climb(Bound(model, evidence, nodes), first, iterations, tolerance)
+    return end, end.passes + passes
 
 
-def _laplace(model, evidence, family, start, nodes: Nodes) -> AbstractGaussian:
-    """Gaussian of `family` at the mode of p(θ|D), found by guarded Newton steps.
+def _laplace(model, evidence, family, start, nodes: Nodes) -> tuple[AbstractGaussian, Array]:
+    """Gaussian of `family` at the mode of p(θ|D), found by guarded Newton steps, and their number.
 
     A natural-gradient step of a point mass is a Newton step, so sites serve here too.
     """
@@ -102,11 +106,11 @@ def _laplace(model, evidence, family, start, nodes: Nodes) -> AbstractGaussian:
         return moved & (iteration < NEWTON_ITERATIONS)
 
     identity = jnp.eye(start.size, dtype=start.dtype)
-    first = (start, log_joint(start), identity, jnp.asarray(True), 0)
-    mean, _, precision, _, _ = jax.lax.while_loop(unfinished, advance, first)
+    first = (start, log_joint(start), identity, jnp.asarray(True), jnp.asarray(0))
+    mean, _, precision, _, passes = jax.lax.while_loop(unfinished, advance, first)
     if issubclass(family, DiagonalGaussian):
-        return DiagonalGaussian(mean, jnp.diagonal(precision) ** -0.5)
-    return FullGaussian.from_natural(GaussianNatural(precision @ mean, precision))
+        return DiagonalGaussian(mean, jnp.diagonal(precision) ** -0.5), passes
+    return FullGaussian.from_natural(GaussianNatural(precision @ mean, precision)), passes
 
 
 def _positive(matrix):

@@ -88,6 +88,7 @@ def refine(
         stationarity=best.gap,
         converged=best.gap <= tolerance,
         trace=np.asarray(trace),
+        passes=len(trace),
         memory=Memory(best.records, best.gap),
         seconds=time.perf_counter() - started,
     )

@@ -22,13 +22,11 @@ from scipy.optimize import nnls
 
 from unbayes.ascent import Bound, Climb, climb
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, GaussianNatural
+from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural
 from unbayes.quadrature import Nodes
 
 # Pull of the weights towards those they were drawn with, beside the misfit of the precision.
 RIDGE = 0.3
-# Elements beyond which one matrix per record of the coreset takes too much memory.
-LARGEST_CALIBRATION = 1 << 26
 PASSES, TOLERANCE = 500, 1e-9
 
 
@@ -155,8 +153,14 @@ def _uncertainty(before, after, model: AbstractModel, coreset, weights, drawn, n
     """½ E‖noise of the natural parameters‖² in the metric of KL, if records were drawn one by one."""
     old, new = (_each_site(q.to_full(), model, coreset, nodes) for q in (before, after))
     linear, precision = jax.tree.map(jnp.subtract, new, old)
-    full = after.to_full()
-    pull = (linear - precision @ full.mean) @ full.scale_tril
-    spread = jax.vmap(lambda p: full.scale_tril.T @ p @ full.scale_tril)(precision)
-    each = 0.5 * (pull**2).sum(1) + 0.25 * (spread**2).sum((1, 2))
+    each = jax.vmap(lambda linear, precision: squared_length(after.to_full(), linear, precision))(
+        linear, precision
+    )
     return (weights**2 * jnp.where(drawn > 0, 1 - 1 / jnp.maximum(drawn, 1), 0)) @ each
+
+
+def squared_length(gaussian: FullGaussian, linear, precision) -> Float[Array, ""]:
+    """KL, in nats and to second order, that a small change of natural parameters makes."""
+    pull = (linear - precision @ gaussian.mean) @ gaussian.scale_tril
+    spread = gaussian.scale_tril.T @ precision @ gaussian.scale_tril
+    return 0.5 * (pull**2).sum() + 0.25 * (spread**2).sum()

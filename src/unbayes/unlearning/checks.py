@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from unbayes.memory import Memory
@@ -83,7 +84,7 @@ def is_finite(posterior: AbstractPosterior) -> bool:
     if isinstance(posterior, Table):
         return bool(jnp.isfinite(posterior.values).all() & ~jnp.isnan(posterior.natural_log_prob).any())
     leaves = jax.tree.leaves(eqx.filter(posterior, eqx.is_inexact_array))
-    return all(bool(jnp.isfinite(leaf).all()) for leaf in leaves)
+    return all(np.isfinite(leaf).all() for leaf in leaves)
 
 
 def site_of(

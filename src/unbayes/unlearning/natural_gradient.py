@@ -12,28 +12,28 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.diagnostics import diagnose_weights
-from unbayes.memory import Memory, draw_coreset
+from unbayes.memory import Memory, draw_rows
 from unbayes.models import AbstractModel
 from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPosterior,
+    DiagonalGaussian,
     FullGaussian,
     GaussianNatural,
     gaussian_kl,
 )
 from unbayes.records import count
-from unbayes.unlearning.answer import Answer, answer
+from unbayes.unlearning.answer import answer, squared_length
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.result import Solution
-from unbayes.unlearning.trust import Doubt, Measures
+from unbayes.unlearning.trust import Measures, doubts_about_step
 
 # Share of its own precision that a belief keeps in every direction, where a full step would leave none.
 LEAST_SHARE_KEPT = 1e-3
-# Erased records, at most, that serve as memory where they are a random sample.
+# Erased records, at most, that are looked at again to tell how the remaining ones answer.
 LARGEST_SAMPLE = 500
 DIAGNOSIS_DRAWS = 1000
 
@@ -105,49 +105,56 @@ class NaturalGradient(AbstractAdditiveMethod):
         return value
 
     def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
-        """Summarise, then solve, with the erased records as memory where they are a random sample."""
+        """Summarise, then solve; the rows tell more of what to expect of the remaining records."""
         value = self.summarise(posterior, model, erased, key=key)
-        if not self.sampled:
-            return self.solve(posterior, model, value, key=key)
-        assert self.memory is not None
-        influence = np.asarray(_influence(posterior, model, erased, model.nodes(key)))
-        rows, weights = draw_coreset(influence, LARGEST_SAMPLE, key)
-        weights = weights * (self.memory.records - count(erased)) / count(erased)
-        coreset = jax.tree.map(lambda leaf: leaf[rows], erased)
-        return self._solve(posterior, model, value, coreset, jnp.asarray(weights, posterior.dtype), key)
+        sample = draw_rows(erased, LARGEST_SAMPLE, key)
+        coreset, weights = self._coreset
+        if self.sampled and self.memory is not None:
+            coreset, weights = sample
+            weights = weights * (self.memory.records - count(erased)) / count(erased)
+        return self._solve(posterior, model, value, coreset, weights, key, sample)
 
     def solve(self, posterior, model, value: GaussianNatural, *, key, progress=None) -> Solution:
         """Subtract the sites, as far as the belief stays proper, and let the remaining records answer."""
         if self.sampled:
             raise ValueError("sampled must be False where batches are summarised apart: it needs the rows")
-        coreset, weights = (None, None) if self.memory is None else (self.memory.coreset, self.memory.weights)
+        coreset, weights = self._coreset
         return self._solve(posterior, model, value, coreset, weights, key)
 
-    def _solve(self, posterior, model, value: GaussianNatural, coreset, weights, key) -> Solution:
+    def _solve(self, posterior, model, value, coreset, weights, key, sample=None) -> Solution:
         step = _one_step(posterior, self._curvature, value, key)
-        found, natural, replied = step.posterior, step.natural, None
+        found, natural, replied, second_term = step.posterior, step.natural, None, None
+        nodes = model.nodes(key, self.nodes)
         if weights is not None and float(step.taken) == 1 and bool((weights > 0).any()):
-            nodes = model.nodes(key, self.nodes)
             replied = answer(posterior, model, step.natural, coreset, weights, nodes)
             found, natural = replied.posterior, replied.natural
+            second_term = float(gaussian_kl(found, step.posterior))
+        elif sample is not None:
+            second_term = float(_change_of_pull(posterior, step.posterior, model, *sample, nodes))
         diagnosis = diagnose_weights(step.log_weights)
         measures = Measures(
             effective_sample_size=diagnosis.effective_sample_size,
             khat=diagnosis.khat,
             share_removed=float(step.share),
             step=float(step.taken),
-            second_term=None if replied is None else float(gaussian_kl(found, step.posterior)),
+            second_term=second_term,
             coverage=None if replied is None else replied.coverage,
             uncertainty=None if replied is None else replied.uncertainty,
         )
+        change = float(gaussian_kl(found, posterior))
+        knows_curvature = self._curvature is not None or not isinstance(posterior, DiagonalGaussian)
         exact = type(posterior) is type(model.conjugate_prior)
         return Solution(
             found,
             measures=measures,
-            doubts=() if exact else _doubts(posterior, found, measures, replied, self._curvature is not None),
+            doubts=() if exact else doubts_about_step(measures, change, posterior.dim, knows_curvature),
             site=value,
             curvature=None if self._curvature is None else natural,
         )
+
+    @property
+    def _coreset(self) -> tuple[Any, Float[Array, " k"] | None]:
+        return (None, None) if self.memory is None else (self.memory.coreset, self.memory.weights)
 
     @property
     def _curvature(self) -> GaussianNatural | None:
@@ -199,11 +206,11 @@ def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, key: PRNGKe
 
 
 @eqx.filter_jit
-def _influence(gaussian: AbstractGaussian, model: AbstractModel, erased, nodes):
-    return model.influence(gaussian, erased, nodes)
+def _change_of_pull(before, after, model: AbstractModel, rows, weights, nodes) -> Float[Array, ""]:
+    """KL, in nats, by which a step moves the belief if the given records' sites change with it.
 
-
-def _doubts(
-    full: AbstractGaussian, found: Any, measures: Measures, replied: Answer | None, dense: bool
-) -> tuple[Doubt, ...]:
-    return ()
+    Those of the remaining records change too, which is the next term that one step leaves out.
+    """
+    old, new = (model.site(q.to_full(), rows, nodes, weights) for q in (before, after))
+    linear, precision = jax.tree.map(jnp.subtract, new, old)
+    return squared_length(after.to_full(), linear, precision)

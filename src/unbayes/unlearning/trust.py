@@ -6,6 +6,14 @@ from typing import NamedTuple
 
 from unbayes.diagnostics import LARGEST_TRUSTED_KHAT
 
+# Second term as a multiple of the step; above the second limit, steps were often seen to do harm.
+DOUBTED_SECOND_TERM, REFUSED_SECOND_TERM = 0.2, 5.0
+# Largest share of the precision removed, where that is all there is to go by.
+DOUBTED_SHARE, REFUSED_SHARE = 0.3, 0.9
+DOUBTED_COVERAGE, REFUSED_COVERAGE = 0.5, 0.1
+# Nats per parameter that the draw of a coreset may be worth.
+DOUBTED_UNCERTAINTY = 0.1
+
 
 class Verdict(enum.StrEnum):
     """What to do with a result, from best to worst."""
@@ -42,7 +50,8 @@ class Measures(NamedTuple):
     step
         Share of a full natural-gradient step that was taken.
     second_term
-        KL, in nats, by which the answer of the remaining records moved the belief beyond one step.
+        KL, in nats, by which the answer of the remaining records moved the belief beyond one step. Without a
+        memory to compute it from: by which the step changed the pull of the erased records themselves.
     coverage
         Share of the remaining records' precision that the coreset stands for.
     uncertainty
@@ -58,6 +67,77 @@ class Measures(NamedTuple):
     second_term: float | None = None
     coverage: float | None = None
     uncertainty: float | None = None
+
+
+def doubts_about_step(
+    measures: Measures, change: float, dim: int, knows_curvature: bool
+) -> tuple[Doubt, ...]:
+    """Doubts that natural gradients give rise to.
+
+    The limits were set on the scenarios of `unbayes.experiments.scenarios`, so that no result which is worse
+    than doing nothing is trusted there; see `benchmarks/trust.md`.
+
+    Parameters
+    ----------
+    measures
+        What was measured.
+    change
+        KL, in nats, from the trained belief to the recovered one.
+    dim
+        Number of parameters.
+    knows_curvature
+        Whether it is known how the parameters depend on each other.
+    """
+    share, step = measures.share_removed or 0.0, 1.0 if measures.step is None else measures.step
+    if step < 1:
+        reason = (
+            f"only {step:.0%} of the erased evidence could be taken away before the belief lost its "
+            "precision in some direction; retrain"
+        )
+        return (Doubt(reason, Verdict.RETRAIN),)
+    if measures.uncertainty is not None and measures.coverage is not None:
+        return _doubts_about_memory(measures.coverage, measures.uncertainty, change, dim)
+    doubts = []
+    if not knows_curvature:
+        reason = (
+            "a diagonal posterior hides how parameters depend on each other: the step may miss or overshoot; "
+            "keep the curvature with fit(..., memory=0)"
+        )
+        doubts.append(Doubt(reason))
+    if measures.second_term is not None:
+        ratio = measures.second_term / change if change > 0 else 0.0
+        if ratio > DOUBTED_SECOND_TERM:
+            reason = (
+                f"the erased records pull quite differently after the step (by {ratio:.1f} times the step "
+                "itself), and so may the remaining ones, which it does not see; give a memory, or retrain"
+            )
+            doubts.append(Doubt(reason, Verdict.RETRAIN if ratio > REFUSED_SECOND_TERM else Verdict.DOUBTFUL))
+    elif share > DOUBTED_SHARE:
+        reason = (
+            f"{share:.0%} of the belief's precision in some direction came from the erased records; the "
+            "remaining ones may answer in ways that one step does not see"
+        )
+        doubts.append(Doubt(reason, Verdict.RETRAIN if share > REFUSED_SHARE else Verdict.DOUBTFUL))
+    if share > REFUSED_SHARE and measures.second_term is not None:
+        reason = f"{share:.0%} of the belief's precision in some direction came from the erased records"
+        doubts.append(Doubt(reason, Verdict.RETRAIN))
+    return tuple(doubts)
+
+
+def _doubts_about_memory(coverage: float, uncertainty: float, change: float, dim: int) -> tuple[Doubt, ...]:
+    doubts = []
+    if coverage < DOUBTED_COVERAGE:
+        reason = f"the memory stands for only {coverage:.0%} of what the remaining records know"
+        verdict = Verdict.RETRAIN if coverage < REFUSED_COVERAGE else Verdict.DOUBTFUL
+        doubts.append(Doubt(reason, verdict))
+    if uncertainty > min(DOUBTED_UNCERTAINTY * dim, change):
+        reason = (
+            f"another draw of the memory would have moved the belief by about {uncertainty:.2g} nats; keep "
+            "more records, or retrain"
+        )
+        verdict = Verdict.RETRAIN if uncertainty > change else Verdict.DOUBTFUL
+        doubts.append(Doubt(reason, verdict))
+    return tuple(doubts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +170,7 @@ class Trust:
                 ("information share", _number(self.measures.information_share, ".1%")),
                 ("precision removed", _number(self.measures.share_removed, ".0%", " in some direction")),
                 ("step taken", _number(self.measures.step, ".0%")),
-                ("answer of the rest", _number(self.measures.second_term, ".3g", " nats beyond one step")),
+                ("second term", _number(self.measures.second_term, ".3g", " nats")),
                 ("covered by memory", _number(self.measures.coverage, ".0%")),
                 ("memory's uncertainty", _number(self.measures.uncertainty, ".2g", " nats")),
                 ("stationarity of q(θ|D)", _number(self.measures.stationarity, ".2g", " nats")),

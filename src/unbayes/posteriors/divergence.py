@@ -1,0 +1,20 @@
+"""Closed-form divergences."""
+
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from unbayes.posteriors.gaussian import AbstractGaussian, DiagonalGaussian
+
+
+def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
+    """KL[p‖q] in closed form, for any two Gaussians."""
+    if p.dim != q.dim:
+        raise ValueError(f"p and q must have the same length, got {p.dim} and {q.dim}")
+    mahalanobis = (q.whiten(p.mean) ** 2).sum()
+    if isinstance(p, DiagonalGaussian) and isinstance(q, DiagonalGaussian):
+        trace = jnp.exp(2 * (p.log_scale - q.log_scale)).sum()
+    else:
+        root, other = p.to_full().scale_tril, q.to_full().scale_tril
+        trace = (solve_triangular(other, root, lower=True) ** 2).sum()
+    return 0.5 * (trace + mahalanobis - p.dim) + q.log_det_scale - p.log_det_scale
