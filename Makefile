@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test test-fast lint format clean
+.PHONY: help demo test test-fast bench trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,6 +21,12 @@ test: $(VENV)/.installed lint  ## Lint, then all tests.
 
 test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png (40 minutes).
+	$(BIN)/python benchmarks/bench.py
+
+trust: $(VENV)/.installed  ## When results are trusted, over 146 scenarios: benchmarks/trust.md and .json (30 minutes).
+	$(BIN)/python benchmarks/trust.py
 
 lint: $(VENV)/.installed  ## Style and types.
 	$(BIN)/ruff check .

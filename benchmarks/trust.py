@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import jax
 from rich.progress import track
-from workloads import KEY, banknote_records
 
 import unbayes as ub
 from unbayes.experiments.scenarios import Scenario, scenarios
 from unbayes.metrics import predictive_kl
+from workloads import KEY, banknote_records
 
 # Nats of predictive KL that nobody would notice.
 NEGLIGIBLE = 1e-6
@@ -95,8 +95,8 @@ def _summary(rows: list[Row]) -> str:
         counts.append(f"{len(given)} {verdict} ({harmful} of them worse than doing nothing)")
     return (
         f"{len(rows)} results in {len(rows) // 2} scenarios: {', '.join(counts)}. On D_e and D_r: "
-        "KL[retrained‖unlearned] as a multiple of KL[retrained‖trained], which is doing nothing; “–” where both "
-        f"are below {NEGLIGIBLE:g} nats."
+        "KL[retrained‖unlearned] as a multiple of KL[retrained‖trained], which is doing nothing; “–” where "
+        f"both are below {NEGLIGIBLE:g} nats."
     )
 
 

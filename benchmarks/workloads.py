@@ -46,7 +46,7 @@ def banknote() -> Problem | None:
     return split(ub.logistic_regression(4, prior_scale=100.0), records, rows)
 
 
-def many_rows(rows: int = 100_000, features: int = 20, erased: float = 0.01) -> Problem:
+def many_rows(rows: int = 100_000, features: int = 50, erased: float = 0.01) -> Problem:
     """Logistic regression on synthetic records, the last of them erased."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rows, features))

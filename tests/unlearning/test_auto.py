@@ -66,7 +66,7 @@ def erasures(draw):
     order = np.random.default_rng(draw(st.integers(0, 1000))).permutation(150)
     if kind == "class":
         return kind, np.flatnonzero(logistic().full[1] == draw(st.integers(0, 1)))
-    return kind, order[: {"one": 1, "some": draw(st.sampled_from([2, 20, 60])), "nine tenths": 135}[kind]]
+    return kind, order[: {"one": 1, "some": 20, "nine tenths": 135}[kind]]
 
 
 @hypothesis.settings(max_examples=15, deadline=None)
@@ -91,7 +91,7 @@ def test_never_nan_never_indefinite_never_silent(erasure, family, remember, data
         result = ub.unlearn(full.posterior, problem.model, problem.erased, memory=memory, key=KEY)
     assert np.isfinite(np.linalg.cholesky(result.posterior.covariance)).all()
     assert np.isfinite(result.posterior.mean).all()
-    # A diagonal posterior without its curvature, or nine tenths of the data, is never trusted without a memory.
+    # Without a memory, a diagonal posterior is never trusted, nor is the erasure of nine tenths of the data.
     if not remember and (family is ub.DiagonalGaussian or len(rows) == 135):
         assert result.verdict is not ub.Verdict.TRUSTED
         assert result.doubts

@@ -130,7 +130,8 @@ class NaturalGradient(AbstractAdditiveMethod):
             found, natural = replied.posterior, replied.natural
             second_term = float(gaussian_kl(found, step.posterior))
         elif sample is not None:
-            second_term = float(_change_of_pull(posterior, step.posterior, model, *sample, nodes))
+            rows, counts = sample
+            second_term = float(_change_of_pull(posterior, step.posterior, model, rows, counts, nodes))
         diagnosis = diagnose_weights(step.log_weights)
         measures = Measures(
             effective_sample_size=diagnosis.effective_sample_size,

@@ -1,0 +1,71 @@
+"""A result that is worse than doing nothing is not trusted; `make trust` shows it on many more scenarios."""
+
+import pytest
+
+import unbayes as ub
+from problems import KEY
+from unbayes.experiments.scenarios import scenarios
+from unbayes.metrics import predictive_kl
+
+# One of each kind, harmful ones among them.
+CHOSEN = [
+    "random, seed 1",
+    "yellow 50, seed 2",
+    "counts, random third",
+    "iris, cluster of a class",
+    "iris, half a class",
+    "noisy classes, nine tenths",
+]
+FULL = {s.name: s for s in scenarios() if s.family is ub.FullGaussian}
+NEGLIGIBLE = 1e-6
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_nothing_harmful_is_trusted(name):
+    problem, family = FULL[name].problem, FULL[name].family
+    full = ub.fit(problem.model, problem.full, family=family, memory=60, key=KEY)
+    retrained = ub.fit(problem.model, problem.remaining, family=family, key=KEY).posterior
+    for memory in (None, full.memory):
+        result = ub.unlearn(full.posterior, problem.model, problem.erased, memory=memory, key=KEY)
+        for part in (problem.erased, problem.remaining):
+            before, after = (
+                predictive_kl(retrained, q, problem.model, part[0], key=KEY, draws=300).forward.mean
+                for q in (full.posterior, result.posterior)
+            )
+            assert after <= before + NEGLIGIBLE or not result.trusted
+
+
+def test_there_are_scenarios_of_many_kinds():
+    assert len(list(scenarios())) >= 100
+
+
+def test_what_is_measured():
+    problem = FULL["counts, random third"].problem
+    full = ub.fit(problem.model, problem.full, key=KEY)
+    result = ub.unlearn(full.posterior, problem.model, problem.erased, memory=full.memory, key=KEY)
+    measures = result.trust.measures
+    assert measures.stationarity == full.stationarity
+    assert 0 < measures.information_share < 0.2
+    assert 0.3 < measures.share_removed < 0.5
+    assert measures.step == 1
+    assert measures.second_term < 0.05
+    # Gaussian weights have a tail of just this shape.
+    assert measures.khat < 1
+    assert result.verdict is ub.Verdict.TRUSTED
+    for line in (
+        "stationarity of q(θ|D)",
+        "precision removed",
+        "second term",
+        "verdict                trusted",
+    ):
+        assert line in str(result)
+
+
+def test_training_that_stopped_early_is_doubted():
+    problem = FULL["counts, random third"].problem
+    method = ub.NaturalGradientVI(iterations=1)
+    full = ub.fit(problem.model, problem.full, method=method, key=KEY)
+    assert full.stationarity > 1e-6
+    one = tuple(part[:1] for part in problem.erased)
+    result = ub.unlearn(full.posterior, problem.model, one, memory=full.memory, key=KEY)
+    assert any("training had not converged" in doubt for doubt in result.doubts)
