@@ -107,13 +107,22 @@ def _ratio(after: float, before: float) -> str:
 def main() -> None:
     """Run all scenarios, or those whose name holds a word."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run has measured")
     parser.add_argument("--only", default="", help="scenarios whose name holds this")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
+    store = arguments.out / "trust.json"
+    rows = (
+        [] if arguments.fresh or not store.exists() else [Row(**row) for row in json.loads(store.read_text())]
+    )
+    done = {(row.scenario, row.family) for row in rows}
     chosen = [s for s in scenarios(banknote_records()) if arguments.only in s.name]
-    rows = [row for scenario in track(chosen, "scenarios") for row in measure(scenario)]
-    (arguments.out / "trust.json").write_text(json.dumps([row._asdict() for row in rows], indent=1))
+    for scenario in track([s for s in chosen if (s.name, s.family.__name__) not in done], "scenarios"):
+        rows += measure(scenario)
+        store.write_text(json.dumps([row._asdict() for row in rows], indent=1))
+        # Hundreds of compiled functions in one process exhaust the memory maps it may have.
+        jax.clear_caches()
     (arguments.out / "trust.md").write_text(report(rows))
     print(_summary(rows))
 

@@ -22,6 +22,7 @@ def _surroundings():
         "y": y,
         "bad": np.arange(20),
         "key": jax.random.key(2),
+        "batches_of_remaining_records": [(x[30:100], y[30:100]), (x[100:], y[100:])],
         "requests": [(x[20:25], y[20:25]), (x[25:30], y[25:30])],
         "log_prior": lambda theta: -0.5 * theta @ theta,
         "log_likelihood_of_one_record": lambda theta, record: -0.5 * jnp.sum((record - theta) ** 2),
@@ -31,7 +32,7 @@ def _surroundings():
 @pytest.mark.slow
 def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert len(BLOCKS) >= 4
+    assert len(BLOCKS) >= 5
     names = _surroundings()
     for block in BLOCKS:
         exec(block, names)
@@ -41,6 +42,7 @@ def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "model.unbayes").exists()
     assert len(names["results"]) == 3
     assert names["result"].records == 10
+    assert names["better"].passes >= 1
     assert names["model"].dim == 3
 
 

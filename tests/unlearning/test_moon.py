@@ -67,3 +67,22 @@ def test_the_authors_settings_reach_the_authors_figures(method, figures):
     for result, figure in zip(results, figures.values(), strict=True):
         reached = predictive_kl(result.posterior, retrained, problem.model, problem.erased[0]).backward.mean
         assert figure / 1.5 <= reached <= figure * 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", ONE_STEP)
+def test_ten_further_seeds(scenario):
+    """A tenth of doing nothing on D_e for random erasure, a fiftieth otherwise; never worse on D_r."""
+    limit = 0.1 if scenario == "random" else 0.02
+    for seed in range(1, 11):
+        problem = moon(scenario, seed)
+        full, retrained = (
+            ub.fit(problem.model, part, key=KEY).posterior for part in (problem.full, problem.remaining)
+        )
+        found = ub.unlearn(full, problem.model, problem.erased, key=KEY).posterior
+        erased, remaining = (
+            [predictive_kl(retrained, q, problem.model, part[0]).forward.mean for q in (found, full)]
+            for part in (problem.erased, problem.remaining)
+        )
+        assert erased[0] <= limit * erased[1], seed
+        assert remaining[0] <= remaining[1], seed
