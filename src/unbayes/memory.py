@@ -143,14 +143,14 @@ def draw_coreset(
     return rows, 1 / probability[rows]
 
 
-def draw_rows(evidence: Any, size: int, key: PRNGKeyArray) -> tuple[Any, Float[Array, " k"]]:
+def draw_rows(evidence: Any, size: int, key: PRNGKeyArray, dtype: jnp.dtype) -> tuple[Any, np.ndarray]:
     """At most `size` records, drawn alike, and how many each stands for."""
     total = count(evidence)
-    dtype = _as_rows(jax.tree.map(lambda leaf: leaf[:1], evidence)).dtype
     if total <= size:
-        return evidence, jnp.ones(total, dtype)
+        return evidence, np.ones(total, dtype)
     rows = np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(total, size, replace=False)
-    return jax.tree.map(lambda leaf: leaf[rows], evidence), jnp.full(size, total / size, dtype)
+    drawn = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], evidence)
+    return drawn, np.full(size, total / size, dtype)
 
 
 @eqx.filter_jit

@@ -81,7 +81,7 @@ def parameter_kl(
 ) -> Estimate:
     """KL[first‖second] over θ: in closed form between Gaussians, else sampled, which takes a key."""
     if isinstance(first, AbstractGaussian) and isinstance(second, AbstractGaussian):
-        return Estimate(float(gaussian_kl(first, second)), 0.0)
+        return Estimate(float(_gaussian_kl(first, second)), 0.0)
     if key is None:
         raise ValueError("key must be given: this divergence is sampled")
     thetas, log_first = _draw(first, key, draws)
@@ -122,6 +122,11 @@ def information(
     """I = H(θ|D_r) − H(θ|D) in nats: what the erased records told the model."""
     after, before = entropy(remaining, key=key), entropy(full, key=key)
     return Estimate(after.value - before.value, (after.error**2 + before.error**2) ** 0.5)
+
+
+@eqx.filter_jit
+def _gaussian_kl(first: AbstractGaussian, second: AbstractGaussian):
+    return gaussian_kl(first, second)
 
 
 @eqx.filter_jit

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from unbayes.memory import Memory
-from unbayes.metrics import information
+from unbayes.metrics import information, parameter_kl
 from unbayes.models import AbstractModel, LinearModel
 from unbayes.posteriors import (
     AbstractExponentialFamily,
@@ -18,7 +18,6 @@ from unbayes.posteriors import (
     DiagonalGaussian,
     GaussianNatural,
     Table,
-    gaussian_kl,
 )
 from unbayes.settings import require_key
 from unbayes.unlearning.base import AbstractAdditiveMethod, AbstractAdjustedMethod, AbstractMethod
@@ -162,7 +161,7 @@ def doubts_about_training(
         return ()
     if memory.stationarity is None:
         return ()
-    change = float(gaussian_kl(full, found))
+    change = parameter_kl(full, found).value
     if memory.stationarity <= DOUBTED_STATIONARITY * change:
         return ()
     return (

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.diagnostics import diagnose_weights
 from unbayes.memory import Memory, draw_rows
+from unbayes.metrics import parameter_kl
 from unbayes.models import AbstractModel
 from unbayes.posteriors import (
     AbstractGaussian,
@@ -107,11 +108,11 @@ class NaturalGradient(AbstractAdditiveMethod):
     def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
         """Summarise, then solve; the rows tell more of what to expect of the remaining records."""
         value = self.summarise(posterior, model, erased, key=key)
-        sample = draw_rows(erased, LARGEST_SAMPLE, key)
+        sample = draw_rows(erased, LARGEST_SAMPLE, key, posterior.dtype)
         coreset, weights = self._coreset
         if self.sampled and self.memory is not None:
             coreset, weights = sample
-            weights = weights * (self.memory.records - count(erased)) / count(erased)
+            weights = jnp.asarray(weights * (self.memory.records - count(erased)) / count(erased))
         return self._solve(posterior, model, value, coreset, weights, key, sample)
 
     def solve(self, posterior, model, value: GaussianNatural, *, key, progress=None) -> Solution:
@@ -122,16 +123,16 @@ class NaturalGradient(AbstractAdditiveMethod):
         return self._solve(posterior, model, value, coreset, weights, key)
 
     def _solve(self, posterior, model, value, coreset, weights, key, sample=None) -> Solution:
-        step = _one_step(posterior, self._curvature, value, key)
+        step = _one_step(posterior, self._curvature, value)
         found, natural, replied, second_term = step.posterior, step.natural, None, None
-        nodes = model.nodes(key, self.nodes)
         if weights is not None and float(step.taken) == 1 and bool((weights > 0).any()):
-            replied = answer(posterior, model, step.natural, coreset, weights, nodes)
+            replied = answer(posterior, model, step.natural, coreset, weights, model.nodes(key, self.nodes))
             found, natural = replied.posterior, replied.natural
-            second_term = float(gaussian_kl(found, step.posterior))
+            second_term = parameter_kl(found, step.posterior).value
         elif sample is not None:
             rows, counts = sample
-            second_term = float(_change_of_pull(posterior, step.posterior, model, rows, counts, nodes))
+            moved = _change_of_pull(posterior, step.posterior, model, rows, counts, key, self.nodes)
+            second_term = float(moved)
         diagnosis = diagnose_weights(step.log_weights)
         measures = Measures(
             effective_sample_size=diagnosis.effective_sample_size,
@@ -142,7 +143,7 @@ class NaturalGradient(AbstractAdditiveMethod):
             coverage=None if replied is None else replied.coverage,
             uncertainty=None if replied is None else replied.uncertainty,
         )
-        change = float(gaussian_kl(found, posterior))
+        change = float(step.change) if replied is None else parameter_kl(found, posterior).value
         knows_curvature = self._curvature is not None or not isinstance(posterior, DiagonalGaussian)
         exact = type(posterior) is type(model.conjugate_prior)
         return Solution(
@@ -163,27 +164,29 @@ class NaturalGradient(AbstractAdditiveMethod):
 
 
 class _Step(NamedTuple):
-    """One step, its length, the share of precision that a full one removes, and log 1/p(D_e|θ) at draws."""
+    """One step, what share of the precision a full one removes, its length, and the KL that it makes."""
 
     posterior: AbstractGaussian
     natural: GaussianNatural
     share: Float[Array, ""]
     taken: Float[Array, ""]
+    change: Float[Array, ""]
     log_weights: Float[Array, " s"]
 
 
 @eqx.filter_jit
-def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, site, key) -> _Step:
+def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, site) -> _Step:
     # The Gaussian whose natural parameters the sites come from: dense, for a diagonal posterior with memory.
     whole = posterior if curvature is None else FullGaussian.from_natural(curvature)
     share = whole.largest_share(site.precision)
     proper = share < 1 - 100 * jnp.finfo(posterior.dtype).eps
     taken = jnp.where(proper, 1.0, (1 - LEAST_SHARE_KEPT) / share)
     natural = jax.tree.map(lambda full, erased: full - taken * erased, whole.natural, site)
-    noise = jr.normal(key, (DIAGNOSIS_DRAWS, posterior.dim), posterior.dtype)
-    return _Step(
-        posterior.with_natural(natural), natural, share, taken, _quadratic_log_weights(whole, site, noise)
-    )
+    found = posterior.with_natural(natural)
+    # The same draws in every call: a constant, which compilation keeps.
+    noise = np.random.default_rng(0).standard_normal((DIAGNOSIS_DRAWS, posterior.dim))
+    log_weights = _quadratic_log_weights(whole, site, jnp.asarray(noise, posterior.dtype))
+    return _Step(found, natural, share, taken, gaussian_kl(found, posterior), log_weights)
 
 
 def _quadratic_log_weights(gaussian: AbstractGaussian, site: GaussianNatural, noise):
@@ -207,11 +210,11 @@ def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, key: PRNGKe
 
 
 @eqx.filter_jit
-def _change_of_pull(before, after, model: AbstractModel, rows, weights, nodes) -> Float[Array, ""]:
+def _change_of_pull(before, after, model: AbstractModel, rows, weights, key, nodes: int) -> Float[Array, ""]:
     """KL, in nats, by which a step moves the belief if the given records' sites change with it.
 
     Those of the remaining records change too, which is the next term that one step leaves out.
     """
-    old, new = (model.site(q.to_full(), rows, nodes, weights) for q in (before, after))
+    old, new = (model.site(q.to_full(), rows, model.nodes(key, nodes), weights) for q in (before, after))
     linear, precision = jax.tree.map(jnp.subtract, new, old)
     return squared_length(after.to_full(), linear, precision)
