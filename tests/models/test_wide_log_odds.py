@@ -34,6 +34,18 @@ def test_value_slope_curvature_and_probability(scale, distance):
     np.testing.assert_allclose(predictive.probabilities[0], both, rtol=1e-6)
 
 
+def test_derivatives_of_many_records_at_once():
+    """Narrow and wide in one batch, both labels: the same as the integrals."""
+    scales = np.array([0.1, 1.0, 1.7, 1.9, 5.0, 30.0, 100.0])
+    means, labels = np.array([0.3, -2.0, 4.0, 3.0, -4.0, 40.0, -150.0]), np.array([1.0, 0, 1, 1, 0, 1, 1])
+    slope, curvature = BERNOULLI.expected_derivatives(*map(jnp.asarray, (means, scales**2, labels)))
+    for row, (mean, scale, side) in enumerate(zip(means, scales, 2 * labels - 1, strict=True)):
+        wrong = _integral(lambda f, side=side: expit(-side * f), mean, scale)
+        assert float(slope[row]) == pytest.approx(side * wrong, rel=1e-5)
+        spread = _integral(lambda f: expit(f) * expit(-f), mean, scale)
+        assert float(curvature[row]) == pytest.approx(spread, rel=1e-5)
+
+
 def test_gradients_are_finite_at_both_ends(dtype):
     for variance in (0.0, 1e6):
         gradient = jax.grad(BERNOULLI.expected_log_prob, (0, 1))(

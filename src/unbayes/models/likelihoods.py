@@ -143,10 +143,12 @@ class BernoulliLikelihood(AbstractLikelihood):
         return jnp.where(is_wide, ramp - bump, narrow)
 
     def expected_derivatives(self, mean, variance, y):
-        """Y − E[σ(f)] and E[σ(f)(1 − σ(f))], as `expected_log_prob` but one exponential per node."""
+        """±E[σ(∓f)] and E[σ(f)(1 − σ(f))], as `expected_log_prob` but one exponential per node."""
+        side = 2 * y - 1
+        mean = side * mean
         nodes = gauss_hermite(mean.dtype, 32)
-        odds = sigmoid(mean[:, None] + safe_sqrt(variance)[:, None] * nodes.points[:, 0])
-        narrow = odds @ nodes.weights, (odds * (1 - odds)) @ nodes.weights
+        wrong = sigmoid(-mean[:, None] - safe_sqrt(variance)[:, None] * nodes.points[:, 0])
+        narrow = wrong @ nodes.weights, (wrong * (1 - wrong)) @ nodes.weights
         scale, is_wide = _wide_scale(variance)
 
         def with_wide():
@@ -154,12 +156,12 @@ class BernoulliLikelihood(AbstractLikelihood):
             x, tail = half_line.points[:, 0], sigmoid(-half_line.points[:, 0])
             right = norm.pdf(x, mean[:, None], scale[:, None])
             left = norm.pdf(-x, mean[:, None], scale[:, None])
-            chance = ndtr(mean / scale) + (left - right) @ (half_line.weights * tail)
+            chance = ndtr(-mean / scale) + (right - left) @ (half_line.weights * tail)
             spread = (left + right) @ (half_line.weights * tail * (1 - tail))
             return jnp.where(is_wide, chance, narrow[0]), jnp.where(is_wide, spread, narrow[1])
 
         chance, spread = jax.lax.cond(is_wide.any(), with_wide, lambda: narrow)
-        return y - chance, spread
+        return side * chance, spread
 
     def gaussian_predictive(self, mean, variance):
         """As `expected_log_prob`: first the unlikelier class, then what is left for the other."""
