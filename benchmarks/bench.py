@@ -33,7 +33,10 @@ def _unlearn(full: ub.Trained, problem: Problem, **settings):
 
 
 def methods() -> Table:
-    """Each method against retraining and the paper's recipe: time, and distance to the retrained belief."""
+    """Each method against retraining and the paper's recipe: time, and distance to the retrained belief.
+
+    On moon a memory of 100 is all the training data.
+    """
     table: Table = []
     for name, problem in problems().items():
         full = ub.fit(problem.model, problem.full, memory=100, key=KEY)
