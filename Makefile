@@ -22,10 +22,10 @@ test: $(VENV)/.installed lint  ## Lint, then all tests.
 test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
-bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png (40 minutes).
+bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png.
 	$(BIN)/python benchmarks/bench.py
 
-trust: $(VENV)/.installed  ## When results are trusted, over 146 scenarios: benchmarks/trust.md and .json (30 minutes).
+trust: $(VENV)/.installed  ## When results are trusted, over 146 scenarios: benchmarks/trust.md and .json.
 	$(BIN)/python benchmarks/trust.py
 
 lint: $(VENV)/.installed  ## Style and types.

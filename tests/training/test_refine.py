@@ -45,7 +45,7 @@ def test_a_stream_is_the_same_as_all_at_once(family):
     assert streamed.memory.records == 100
 
 
-def test_a_flow_is_refined_by_gradients():
+def test_a_flow_cannot_be_refined_on_a_stream():
     problem = logistic()
     full = ub.fit(problem.model, problem.full, key=KEY).posterior
     flow = ub.AutoregressiveFlow(full, key=KEY, layers=1, width=4)

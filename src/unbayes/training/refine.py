@@ -69,7 +69,7 @@ def refine(
         return GradientVI().run(model, model.encode(remaining), posterior, key=key, progress=progress)
     stream = cast(Stream, remaining) if callable(remaining) else _Once(remaining)
     steps = _Steps(model, model.nodes(key, nodes), stream)
-    best = here = steps.evaluate(posterior)
+    best = steps.evaluate(posterior)
     trace, step = [best.elbo], 1.0
     tolerance = attainable(tolerance, posterior.dtype)
     with (progress or Silent()).track("refining", passes) as advance:

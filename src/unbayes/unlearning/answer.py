@@ -43,15 +43,12 @@ class Answer(NamedTuple):
         Share of the remaining records' precision that the calibrated coreset stands for.
     uncertainty
         Expected KL, in nats, that comes from having drawn this coreset and no other.
-    settled
-        Whether the fixed point was reached.
     """
 
     posterior: AbstractGaussian
     natural: GaussianNatural
     coverage: float
     uncertainty: float
-    settled: bool
 
 
 def answer(
@@ -82,7 +79,6 @@ def answer(
         natural=end.target,
         coverage=coverage,
         uncertainty=float(_uncertainty(posterior, end.gaussian, model, coreset, calibrated, weights, nodes)),
-        settled=bool(end.stationarity <= 1e-6),
     )
 
 
