@@ -16,7 +16,8 @@ import optax
 from rich.console import Console
 
 import unbayes as ub
-from unbayes.experiments.moon import Problem, moon
+from unbayes.experiments.base import Problem
+from unbayes.experiments.moon import moon
 from unbayes.loop import ADAM
 from unbayes.metrics import predictive_kl
 from workloads import KEY, many_rows, problems, seconds

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 
 import unbayes as ub
-from unbayes.experiments.moon import Problem, Records, moon
-from unbayes.experiments.scenarios import split, standardise
+from unbayes.experiments.base import Problem, Records, split
+from unbayes.experiments.moon import moon
+from unbayes.experiments.scenarios import standardise
 
 KEY = jax.random.key(0)
 

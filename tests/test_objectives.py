@@ -160,3 +160,22 @@ def test_cross_entropy_is_least_at_the_weighted_moments():
     gradient = jax.grad(lambda q: cross_entropy(q, thetas, jnp.log(weights)))(best)
     for leaf in jax.tree.leaves(gradient):
         np.testing.assert_allclose(leaf, 0, atol=1e-10)
+
+
+@pytest.mark.parametrize("total", [1.0, 0.3])
+def test_cross_entropy_of_a_dense_gaussian_is_that_of_its_density(total, dtype):
+    keys = jax.random.split(KEY, 3)
+    thetas = 3 + jax.random.normal(keys[0], (50, 4), dtype)
+    log_weights = jax.nn.log_softmax(jax.random.normal(keys[1], (50,), dtype)) + jnp.log(total).astype(dtype)
+    factor = jnp.tril(0.3 * jax.random.normal(keys[2], (4, 4), dtype)) + jnp.eye(4, dtype=dtype)
+    candidate = ub.FullGaussian(jnp.arange(4, dtype=dtype), factor)
+
+    def term_by_term(candidate):
+        return -jnp.exp(log_weights) @ candidate.log_prob(thetas)
+
+    found, expected = (
+        jax.value_and_grad(f)(candidate)
+        for f in (lambda q: cross_entropy(q, thetas, log_weights), term_by_term)
+    )
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert jnp.allclose(ours, theirs, rtol=2e-4 if dtype == jnp.float32 else 1e-10)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior, gaussian_kl
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, gaussian_kl
 
 
 def elbo(
@@ -150,7 +150,16 @@ def cross_entropy(
     candidate: AbstractPosterior, thetas: Float[Array, "s d"], log_weights: Float[Array, " s"]
 ) -> Float[Array, ""]:
     """−Σ_s w_s log q̃(θ_s), the part of the reverse KL, equation (9), that depends on q̃; minimised."""
-    return -jnp.exp(log_weights) @ candidate.log_prob(thetas)
+    weights = jnp.exp(log_weights)
+    if not isinstance(candidate, FullGaussian):
+        return -weights @ candidate.log_prob(thetas)
+    # A dense Gaussian needs no more of the draws than their moments, which do not move with q̃.
+    mean = weights @ thetas / weights.sum()
+    centred = thetas - mean
+    around_zero = FullGaussian(jnp.zeros_like(candidate.mean), candidate.scale_tril)
+    rows = jax.vmap(around_zero.whiten)((centred.T * weights) @ centred)
+    spread = jnp.trace(jax.vmap(around_zero.whiten)(rows.T))
+    return 0.5 * spread - weights.sum() * candidate.log_prob(mean)
 
 
 def _trusted_region(log_full, log_max, lam):

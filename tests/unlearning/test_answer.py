@@ -6,8 +6,8 @@ import pytest
 
 import unbayes as ub
 from problems import KEY, linear_gaussian, logistic, take
+from unbayes.experiments.base import split
 from unbayes.experiments.moon import moon
-from unbayes.experiments.scenarios import split
 from unbayes.metrics import parameter_kl, predictive_kl
 
 

@@ -8,7 +8,8 @@ import pytest
 
 import unbayes as ub
 from problems import KEY
-from unbayes.experiments.scenarios import split, standardise
+from unbayes.experiments.base import split
+from unbayes.experiments.scenarios import standardise
 from unbayes.metrics import predictive_kl
 
 FILE = Path(os.environ.get("UNBAYES_DATA", "")) / "banknote_authentication.csv"

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 import unbayes as ub
-from unbayes.experiments.moon import Problem, moon
+from unbayes.experiments.base import Problem
+from unbayes.experiments.moon import moon
 from unbayes.metrics import predictive_kl
 from unbayes.models import ClassPredictive
 from unbayes.posteriors import AbstractPosterior

@@ -1,32 +1,18 @@
 """The moon data: sparse GP classification with 20 inducing inputs, as the paper's authors ran it."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from sklearn.datasets import make_moons
 
-from unbayes.models import BernoulliLikelihood, LinearModel, SquaredExponential, sparse_gp
+from unbayes.experiments.base import Problem
+from unbayes.models import BernoulliLikelihood, SquaredExponential, sparse_gp
 
 Scenario = Literal["moon", "random", "yellow 30", "yellow 40", "yellow 50"]
-Records = tuple[np.ndarray, np.ndarray]
 
 # Precisions of the authors' kernel, 1/lengthscale² per input.
 KERNEL_VARIANCE = 4.7432
 KERNEL_PRECISIONS = (2.4232, 1.8230)
-
-
-class Problem(NamedTuple):
-    """A model, and the two parts of its training data."""
-
-    model: LinearModel
-    erased: Records
-    remaining: Records
-
-    @property
-    def full(self) -> Records:
-        """All records, remaining first."""
-        inputs, targets = (np.concatenate(pair) for pair in zip(self.remaining, self.erased, strict=True))
-        return inputs, targets
 
 
 def moon(scenario: Scenario = "moon", seed: int = 0) -> Problem:

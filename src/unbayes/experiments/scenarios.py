@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
-from unbayes.experiments.moon import Problem, Records, moon
+from unbayes.experiments.base import Problem, Records, split
+from unbayes.experiments.moon import moon
 from unbayes.models import LinearModel, logistic_regression, poisson_regression, softmax_regression
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian
 
@@ -32,13 +33,6 @@ def scenarios(banknote: Records | None = None) -> Iterator[Scenario]:
                 yield Scenario(f"{data}, {erasure}", split(model, records, rows), family)
 
 
-def split(model: LinearModel, records: Records, erased: np.ndarray) -> Problem:
-    """Problem in which the given rows are erased."""
-    x, y = records
-    kept = np.setdiff1d(np.arange(len(y)), erased)
-    return Problem(model, (x[erased], y[erased]), (x[kept], y[kept]))
-
-
 def standardise(x: np.ndarray) -> np.ndarray:
     """Columns with mean zero and variance one, but for those that are constant."""
     spread = x.std(0)
@@ -50,10 +44,10 @@ def _tables(banknote: Records | None) -> dict[str, tuple[LinearModel, Records]]:
     x = rng.normal(size=(400, 3))
     noisy = (rng.random(400) < 1 / (1 + np.exp(-(x @ [1.5, -1.0, 0.5])))).astype(int)
     counts = rng.poisson(np.exp(x @ [0.6, -0.4, 0.2] + 0.5))
-    cancer_x, cancer_y = load_breast_cancer(return_X_y=True)
-    iris_x, iris_y = load_iris(return_X_y=True)
-    wine_x, wine_y = load_wine(return_X_y=True)
-    digits_x, digits_y = load_digits(n_class=4, return_X_y=True)
+    cancer_x, cancer_y = map(np.asarray, load_breast_cancer(return_X_y=True))
+    iris_x, iris_y = map(np.asarray, load_iris(return_X_y=True))
+    wine_x, wine_y = map(np.asarray, load_wine(return_X_y=True))
+    digits_x, digits_y = map(np.asarray, load_digits(n_class=4, return_X_y=True))
     tables = {
         "noisy classes": (logistic_regression(3, prior_scale=10.0), (x, noisy)),
         "counts": (poisson_regression(3, prior_scale=3.0), (x, counts)),

@@ -21,6 +21,8 @@ from unbayes.unlearning.result import RetrainingNeeded, Solution
 from unbayes.unlearning.trust import Doubt, Measures, Verdict
 
 DIAGNOSIS_DRAWS = 4000
+# Root mean square shift of the mean, in standard deviations of q(θ|D), beyond which a descent has run away.
+LARGEST_SHIFT = 3.0
 # Beyond this Pareto shape the weights have no mean to converge to.
 LARGEST_KHAT_WITH_A_MEAN = 1.0
 
@@ -69,7 +71,11 @@ class AbstractDescent(AbstractAdjustedMethod, AbstractIterativeMethod):
         for lam in lams:
             candidate, trace = next(found) if lam < 1 else (posterior, np.empty(0))
             diagnosis = diagnose_weights(removal_log_weights(deviations, mean, log_full, log_max, lam))
-            doubts = (*doubts_about_weights(diagnosis), *_doubts_about_trace(trace))
+            doubts = (
+                *doubts_about_weights(diagnosis),
+                *_doubts_about_trace(trace),
+                *_doubts_about_shift(posterior, candidate),
+            )
             measures = Measures(diagnosis.effective_sample_size, diagnosis.khat)
             solutions.append(Solution(candidate, trace, measures, doubts))
         return solutions
@@ -142,6 +148,22 @@ def _doubts_about_trace(trace: np.ndarray) -> tuple[Doubt, ...]:
         return ()
     return (
         Doubt("the objective rose instead of falling: give a smaller learning rate, more draws or another λ"),
+    )
+
+
+def _doubts_about_shift(full: AbstractPosterior, candidate: AbstractPosterior) -> tuple[Doubt, ...]:
+    """Doubt a mean that left where q(θ|D) says anything, as it does where EUBO has no minimum."""
+    if not isinstance(full, AbstractGaussian) or not isinstance(candidate, AbstractGaussian):
+        return ()
+    shift = float(jnp.linalg.norm(full.whiten(candidate.mean))) / full.dim**0.5
+    if shift <= LARGEST_SHIFT:
+        return ()
+    return (
+        Doubt(
+            f"the mean moved by {shift:.1f} standard deviations per parameter, to where the trained "
+            "posterior says nothing: retrain, or give a larger λ",
+            Verdict.RETRAIN,
+        ),
     )
 
 
