@@ -290,7 +290,7 @@ def _records(gp, likelihood, records: Any) -> Any:
 def _describe(module) -> str:
     """Name of a module, and what of it may be more than one, or less than all."""
     parts = [
-        f"{name}={tuple(value)}"
+        f"{name}={tuple(map(int, value))}"
         for name in ("batch_shape", "active_dims")
         if (value := getattr(module, name, None)) is not None and len(value)
     ]
