@@ -410,7 +410,10 @@ BAD_CALLS = {
     ),
     "no pair": ({"erased": torch.tensor(X)}, r"erased must be a pair \(inputs, targets\), got Tensor"),
     "not a number": ({"erased": (X[:2] * np.nan, TARGETS[:2])}, r"erased inputs must be finite"),
-    "columns": ({"erased": (X[:2, :1], TARGETS[:2])}, r"erased inputs must have shape \(n, 2\), got \(2, 1\)"),
+    "columns": (
+        {"erased": (X[:2, :1], TARGETS[:2])},
+        r"erased inputs must have shape \(n, 2\), got \(2, 1\)",
+    ),
     "lengths": ({"erased": (X[:2], TARGETS[:3])}, r"erased must pair inputs and targets, got 2 and 3"),
     "never trained on": ({"erased": (np.zeros((99, 2)), np.zeros(99))}, r"cannot have been part of"),
     "key": ({"key": 0}, r"key must come from jax.random.key, got 0"),

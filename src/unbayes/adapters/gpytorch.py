@@ -10,13 +10,16 @@ import copy
 from typing import Any
 
 import equinox as eqx
-import gpytorch
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import BernoulliLikelihood as GPyTorchBernoulli
 from gpytorch.likelihoods import GaussianLikelihood as GPyTorchGaussian
+from gpytorch.likelihoods import Likelihood
+from gpytorch.means import ConstantMean, Mean, ZeroMean
+from gpytorch.models import ApproximateGP
 from gpytorch.variational import (
     CholeskyVariationalDistribution,
     MeanFieldVariationalDistribution,
@@ -53,8 +56,8 @@ LARGEST_ROUNDING = 1e-3
 
 
 def unlearn(
-    gp: gpytorch.models.ApproximateGP,
-    likelihood: gpytorch.likelihoods.Likelihood,
+    gp: ApproximateGP,
+    likelihood: Likelihood,
     erased: Any,
     *,
     memory: Memory | None = None,
@@ -62,7 +65,7 @@ def unlearn(
     key: PRNGKeyArray,
     in_place: bool = False,
     progress: AbstractProgress | None = None,
-) -> tuple[gpytorch.models.ApproximateGP, Unlearned]:
+) -> tuple[ApproximateGP, Unlearned]:
     """Take `erased` back out of a trained `gp`.
 
     Always start from the module as it was trained: where requests arrive one after the other, give it and all
@@ -111,8 +114,8 @@ def unlearn(
 
 
 def remember(
-    gp: gpytorch.models.ApproximateGP,
-    likelihood: gpytorch.likelihoods.Likelihood,
+    gp: ApproximateGP,
+    likelihood: Likelihood,
     records: Any,
     size: int,
     *,
@@ -154,7 +157,7 @@ def _read(gp, likelihood) -> tuple[AbstractGaussian, LinearModel]:
     θ is the whitened variable of a whitened strategy, else u less the mean of the process.
     """
     _require_strategy(gp)
-    mean, kernel = _read_mean(_only_child(gp, gpytorch.means.Mean, "mean")), _read_kernel(gp)
+    mean, kernel = _read_mean(_only_child(gp, Mean, "mean")), _read_kernel(gp)
     strategy = gp.variational_strategy
     process = InducingInputs(
         to_double(strategy.inducing_points),
@@ -171,7 +174,7 @@ def _read(gp, likelihood) -> tuple[AbstractGaussian, LinearModel]:
 def _write(gp, posterior: Any) -> None:
     """Inverse of `_read`, as far as the variational distribution goes."""
     distribution = gp.variational_strategy._variational_distribution
-    mean = _read_mean(_only_child(gp, gpytorch.means.Mean, "mean"))
+    mean = _read_mean(_only_child(gp, Mean, "mean"))
     assign(distribution.variational_mean, posterior.mean + mean * _shift(gp))
     if isinstance(posterior, DiagonalGaussian):
         assign(distribution._variational_stddev, posterior.scale)
@@ -203,31 +206,31 @@ def _read_likelihood(likelihood) -> AbstractLikelihood:
 
 
 def _read_mean(mean) -> float:
-    if type(mean) is gpytorch.means.ZeroMean:
+    if type(mean) is ZeroMean:
         return 0.0
-    if type(mean) is gpytorch.means.ConstantMean and mean.constant.numel() == 1:
+    if type(mean) is ConstantMean and mean.constant.numel() == 1:
         return mean.constant.item()
     raise TypeError(f"the mean of gp must be a ZeroMean or one ConstantMean, got {_describe(mean)}")
 
 
 def _read_kernel(gp) -> AbstractKernel:
-    kernel, variance = _only_child(gp, gpytorch.kernels.Kernel, "kernel"), 1.0
-    while type(kernel) is gpytorch.kernels.ScaleKernel and kernel.outputscale.numel() == 1:
+    kernel, variance = _only_child(gp, Kernel, "kernel"), 1.0
+    while type(kernel) is ScaleKernel and kernel.outputscale.numel() == 1:
         kernel, variance = kernel.base_kernel, variance * kernel.outputscale.item()
-    is_rbf, is_matern = (type(kernel) is getattr(gpytorch.kernels, f"{k}Kernel") for k in ("RBF", "Matern"))
-    if not (is_rbf or is_matern) or kernel.active_dims is not None or kernel.batch_shape != torch.Size():
+    is_known = type(kernel) in (RBFKernel, MaternKernel)
+    if not is_known or kernel.active_dims is not None or kernel.batch_shape != torch.Size():
         raise TypeError(
             "the kernel of gp must be an RBFKernel or a MaternKernel of all input columns, within a "
             f"ScaleKernel or not, got {_describe(kernel)}"
         )
     lengthscales = to_double(kernel.lengthscale)[0]
-    if is_rbf:
+    if type(kernel) is RBFKernel:
         return SquaredExponential(variance, lengthscales)
     return Matern(variance, lengthscales, kernel.nu)
 
 
 def _require_strategy(gp) -> None:
-    if not isinstance(gp, gpytorch.models.ApproximateGP):
+    if not isinstance(gp, ApproximateGP):
         raise TypeError(f"gp must be an ApproximateGP of GPyTorch, got {type(gp).__name__}")
     strategy = gp.variational_strategy
     if type(strategy) not in (VariationalStrategy, UnwhitenedVariationalStrategy):

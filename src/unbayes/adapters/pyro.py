@@ -10,16 +10,16 @@ import copy
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pyro
 import torch
 from jaxtyping import Array, Float, PRNGKeyArray
 from pyro.infer.autoguide import AutoDiagonalNormal, AutoMultivariateNormal
+from pyro.primitives import validation_enabled
 from torch.distributions import biject_to
 from torch.func import grad, jacrev, vmap
 
@@ -35,8 +35,8 @@ from unbayes.unlearning.base import AbstractMethod
 AUTO = Auto()
 _copies = itertools.count(1)
 
-Guide = AutoDiagonalNormal | AutoMultivariateNormal
-LogLikelihood = Callable[[dict[str, torch.Tensor], Any], torch.Tensor]
+Guide: TypeAlias = AutoDiagonalNormal | AutoMultivariateNormal
+LogLikelihood: TypeAlias = Callable[[dict[str, torch.Tensor], Any], torch.Tensor]
 
 
 def unlearn(
@@ -225,7 +225,7 @@ def _unbatched(density: _Density, theta, evidence):
 
 def _vmap(function, *arguments, chunk_size: int | None = None):
     # Distributions check their arguments by looking at values, which a vmap does not have.
-    with pyro.validation_enabled(False):
+    with validation_enabled(False):
         return vmap(function, chunk_size=chunk_size)(*arguments).detach()
 
 

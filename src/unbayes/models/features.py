@@ -180,6 +180,9 @@ class WhitenedInducingInputs(AbstractFeatures):
 
     process: InducingInputs
 
+    def __init__(self, process: InducingInputs):
+        self.process = process
+
     @property
     def inputs(self) -> int:
         """Number k of input columns."""
