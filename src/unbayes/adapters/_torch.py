@@ -20,7 +20,7 @@ def to_array(value: Any) -> Any:
     return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
 
 
-def to_double(tensor: torch.Tensor) -> np.ndarray:
+def to_double(tensor: Any) -> np.ndarray:
     """A copy of a tensor in double precision."""
     return np.array(to_array(tensor), np.float64)
 

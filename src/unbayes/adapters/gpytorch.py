@@ -157,7 +157,8 @@ def _read(gp, likelihood) -> tuple[AbstractGaussian, LinearModel]:
     θ is the whitened variable of a whitened strategy, else u less the mean of the process.
     """
     _require_strategy(gp)
-    mean, kernel = _read_mean(_only_child(gp, Mean, "mean")), _read_kernel(gp)
+    mean = _read_mean(_only_child(gp, Mean, "mean"))
+    kernel = _read_kernel(_only_child(gp, Kernel, "kernel"))
     strategy = gp.variational_strategy
     process = InducingInputs(
         to_double(strategy.inducing_points),
@@ -166,23 +167,23 @@ def _read(gp, likelihood) -> tuple[AbstractGaussian, LinearModel]:
         jitter=strategy.jitter_val / float(kernel.variance),
     )
     _require_forward(gp, mean, process)
-    features = process if _shift(gp) else WhitenedInducingInputs(process)
+    features = process if _includes_mean(gp) else WhitenedInducingInputs(process)
     model = LinearModel(features, _read_likelihood(likelihood), features.prior, offset=mean)
-    return _read_distribution(strategy._variational_distribution, mean * _shift(gp)), model
+    return _read_distribution(strategy._variational_distribution, mean * _includes_mean(gp)), model
 
 
 def _write(gp, posterior: Any) -> None:
     """Inverse of `_read`, as far as the variational distribution goes."""
     distribution = gp.variational_strategy._variational_distribution
     mean = _read_mean(_only_child(gp, Mean, "mean"))
-    assign(distribution.variational_mean, posterior.mean + mean * _shift(gp))
+    assign(distribution.variational_mean, posterior.mean + mean * _includes_mean(gp))
     if isinstance(posterior, DiagonalGaussian):
         assign(distribution._variational_stddev, posterior.scale)
     else:
         assign(distribution.chol_variational_covar, posterior.scale_tril)
 
 
-def _shift(gp) -> bool:
+def _includes_mean(gp) -> bool:
     """Whether the variational mean includes the mean of the process."""
     return type(gp.variational_strategy) is UnwhitenedVariationalStrategy
 
@@ -208,15 +209,14 @@ def _read_likelihood(likelihood) -> AbstractLikelihood:
 def _read_mean(mean) -> float:
     if type(mean) is ZeroMean:
         return 0.0
-    if type(mean) is ConstantMean and mean.constant.numel() == 1:
-        return mean.constant.item()
+    if type(mean) is ConstantMean and (constant := to_double(mean.constant)).size == 1:
+        return constant.item()
     raise TypeError(f"the mean of gp must be a ZeroMean or one ConstantMean, got {_describe(mean)}")
 
 
-def _read_kernel(gp) -> AbstractKernel:
-    kernel, variance = _only_child(gp, Kernel, "kernel"), 1.0
-    while type(kernel) is ScaleKernel and kernel.outputscale.numel() == 1:
-        kernel, variance = kernel.base_kernel, variance * kernel.outputscale.item()
+def _read_kernel(kernel: Any, variance: float = 1.0) -> AbstractKernel:
+    if type(kernel) is ScaleKernel and (scale := to_double(kernel.outputscale)).size == 1:
+        return _read_kernel(kernel.base_kernel, variance * scale.item())
     is_known = type(kernel) in (RBFKernel, MaternKernel)
     if not is_known or kernel.active_dims is not None or kernel.batch_shape != torch.Size():
         raise TypeError(
@@ -226,7 +226,7 @@ def _read_kernel(gp) -> AbstractKernel:
     lengthscales = to_double(kernel.lengthscale)[0]
     if type(kernel) is RBFKernel:
         return SquaredExponential(variance, lengthscales)
-    return Matern(variance, lengthscales, kernel.nu)
+    return Matern(variance, lengthscales, to_double(kernel.nu).item())
 
 
 def _require_strategy(gp) -> None:
@@ -279,14 +279,17 @@ def _only_child(gp, kind: type, name: str):
 
 
 def _records(gp, likelihood, records: Any) -> Any:
-    """Arrays in the shape and with the labels that a model takes; what is no pair is left to be refused."""
+    """Arrays in the shape and with the labels that a model takes; what is no such pair is left as it is."""
     if not isinstance(records, tuple | list) or len(records) != 2:
         return records
-    inputs, targets = map(to_array, records)
-    if np.ndim(inputs) == 1 and gp.variational_strategy.inducing_points.shape[1] == 1:
-        inputs = np.reshape(inputs, (-1, 1))
-    if type(likelihood) is GPyTorchBernoulli and not np.any(np.equal(targets, 0)):
-        targets = np.where(np.equal(targets, -1), 0, targets)
+    try:
+        inputs, targets = (np.asarray(to_array(part)) for part in records)
+    except ValueError:  # Rows of different lengths.
+        return records
+    if inputs.ndim == 1 and gp.variational_strategy.inducing_points.shape[1] == 1:
+        inputs = inputs[:, None]
+    if type(likelihood) is GPyTorchBernoulli and (targets == -1).any() and not (targets == 0).any():
+        targets = np.where(targets == -1, 0, targets)
     return inputs, targets
 
 

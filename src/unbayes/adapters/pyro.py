@@ -97,14 +97,17 @@ class _Density:
     log_likelihood: LogLikelihood
 
     def __call__(self, theta: torch.Tensor, records: Any) -> torch.Tensor:
-        unpacked = self.guide._unpack_latent(theta)
-        sites = {site["name"]: biject_to(site["fn"].support)(value) for site, value in unpacked}
+        sites = dict(itertools.starmap(_named_value, self.guide._unpack_latent(theta)))
         return self.log_likelihood(sites, records)
 
     def to_tensor(self, values: Any) -> torch.Tensor:
         tensor = torch.from_numpy(np.array(values))
         dtype = self.guide.loc.dtype if tensor.is_floating_point() else tensor.dtype
         return tensor.to(self.guide.loc.device, dtype)
+
+
+def _named_value(site: Any, unconstrained: torch.Tensor) -> tuple[str, torch.Tensor]:
+    return site["name"], biject_to(site["fn"].support)(unconstrained)
 
 
 class TorchModel(AbstractModel):
