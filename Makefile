@@ -1,8 +1,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Exactly this version, and before what needs it: other builds bring gigabytes of CUDA.
+TORCH := torch==2.13.0
 
-.PHONY: help demo test test-fast bench trust lint format clean
+.PHONY: help demo test test-fast test-torch bench trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -13,6 +15,11 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[test,lint]'
 	touch $@
 
+$(VENV)/.installed-torch: $(VENV)/.installed
+	$(BIN)/pip install --quiet $(TORCH)
+	$(BIN)/pip install --quiet --editable '.[torch]'
+	touch $@
+
 demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
 	$(BIN)/python -m unbayes.experiments.demo
 
@@ -21,6 +28,9 @@ test: $(VENV)/.installed lint  ## Lint, then all tests.
 
 test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro, which need PyTorch.
+	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_pyro.py
 
 bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png.
 	$(BIN)/python benchmarks/bench.py

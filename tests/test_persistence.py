@@ -42,6 +42,10 @@ def gp(kernel, **form):
     )
 
 
+def whitened():
+    return ub.WhitenedInducingInputs(gp(ub.Matern(1.3, 0.7)).features)
+
+
 def density():
     return ub.DensityModel(log_prior, log_density, dim=1)
 
@@ -93,6 +97,7 @@ MODELS = {
     "gp rough": lambda: gp(ub.Matern(1.3, 0.7, 1.5)),
     "gp with variance": lambda: gp(ub.SquaredExponential(1.3, 0.7), conditional_variance=True),
     "gp rough with variance": lambda: gp(ub.Matern(1.3, 0.7, 0.5), conditional_variance=True),
+    "gp whitened": lambda: ub.LinearModel(whitened(), ub.ProbitLikelihood(), full(5), offset=0.4),
     "polynomial": lambda: ub.LinearModel(ub.PolynomialFeatures(1, 3), ub.GaussianLikelihood(0.3), full(4)),
     "function": lambda: ub.LinearModel(
         ub.FunctionFeatures(jnp.tanh, 2, 2, bias=False), ub.PoissonLikelihood(), full(2)
@@ -508,6 +513,11 @@ class TestRefusals:
     def test_tampering_without_an_edit_is_harmless(self, saved):
         before = ub.load(saved)
         tamper(saved)
+        assert_identical(ub.load(saved), before)
+
+    def test_a_file_from_before_a_field_was_added(self, saved):
+        before = ub.load(saved)
+        tamper(saved, lambda manifest: manifest["model"]["fields"].pop("offset"))
         assert_identical(ub.load(saved), before)
 
     @pytest.mark.parametrize("edit", [declare(shape=[3]), describe(mean=0.0), lambda m: m.update(notes={})])

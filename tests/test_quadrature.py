@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unbayes.quadrature import gauss_hermite, gauss_laguerre, random_nodes, safe_sqrt, standard_normal_nodes
+from unbayes.quadrature import (
+    gauss_hermite,
+    gauss_laguerre,
+    random_nodes,
+    safe_sqrt,
+    standard_normal_nodes,
+    trapezoid,
+)
 
 
 @pytest.mark.parametrize("count", [3, 10, 40])
@@ -31,6 +38,15 @@ def test_gauss_laguerre_is_exact_for_polynomials_that_fall_off():
     for degree in range(6):
         found = np.asarray(nodes.weights) @ (x**degree * np.exp(-x))
         assert found == pytest.approx(math.factorial(degree), rel=1e-10)
+
+
+def test_trapezoid_resolves_a_narrow_bump():
+    """E[exp(−(5z)²/2)] = 1/√26, which forty Gauss–Hermite nodes miss."""
+    nodes = trapezoid(jnp.float64)
+    z, weights = np.asarray(nodes.points[:, 0]), np.asarray(nodes.weights)
+    assert weights @ np.exp(-12.5 * z**2) == pytest.approx(26**-0.5, rel=1e-12)
+    for degree in range(0, 12, 2):
+        assert weights @ z**degree == pytest.approx(stats.norm.moment(degree), rel=1e-8)
 
 
 @pytest.mark.parametrize(("dim", "count"), [(1, 10), (4, 257)])

@@ -19,9 +19,11 @@ from unbayes.models import LinearModel as LinearModel
 from unbayes.models import Matern as Matern
 from unbayes.models import PoissonLikelihood as PoissonLikelihood
 from unbayes.models import PolynomialFeatures as PolynomialFeatures
+from unbayes.models import ProbitLikelihood as ProbitLikelihood
 from unbayes.models import RawFeatures as RawFeatures
 from unbayes.models import SquaredExponential as SquaredExponential
 from unbayes.models import UnknownNoiseRegression as UnknownNoiseRegression
+from unbayes.models import WhitenedInducingInputs as WhitenedInducingInputs
 from unbayes.models import linear_regression as linear_regression
 from unbayes.models import logistic_regression as logistic_regression
 from unbayes.models import poisson_regression as poisson_regression

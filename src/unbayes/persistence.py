@@ -60,12 +60,16 @@ CLASSES: dict[str, type] = {
         models.Matern,
         models.PoissonLikelihood,
         models.PolynomialFeatures,
+        models.ProbitLikelihood,
         models.RawFeatures,
         models.SquaredExponential,
         models.UnknownNoiseRegression,
+        models.WhitenedInducingInputs,
         memories.Memory,
     )
 }
+# Fields that came later: a file without them means these values.
+LATER_FIELDS: dict[str, dict[str, Any]] = {"LinearModel": {"offset": None}}
 
 
 class UnreadableFile(ValueError):
@@ -198,6 +202,7 @@ def _rebuild(node: Any, path: str, arrays: dict[str, np.ndarray], functions: dic
         case {"class": str(name), "fields": {**parts}}:
             if (cls := CLASSES.get(name)) is None:
                 raise UnreadableFile(f"{path} is of the class {name!r}, which this version does not know")
+            parts = {**LATER_FIELDS.get(name, {}), **parts}
             if set(parts) != set(_fields(cls)):
                 raise UnreadableFile(f"{path} has the fields {sorted(parts)}, not those of {name}")
             fields = {key: _rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}

@@ -8,7 +8,11 @@ import pytest
 
 from unbayes.models import (
     BernoulliLikelihood,
+    InducingInputs,
+    LinearModel,
+    ProbitLikelihood,
     SquaredExponential,
+    WhitenedInducingInputs,
     linear_regression,
     logistic_regression,
     poisson_regression,
@@ -25,6 +29,9 @@ PROCESS = {
     "kernel": SquaredExponential(2.0, [1.2]),
     "likelihood": BernoulliLikelihood(),
 }
+WHITENED = WhitenedInducingInputs(
+    InducingInputs([[-1.0], [1.0]], SquaredExponential(2.0, [1.2]), conditional_variance=True)
+)
 
 MODELS = {
     "linear": (linear_regression(1, noise_scale=0.5), LABELS - 0.3),
@@ -33,6 +40,7 @@ MODELS = {
     "softmax": (softmax_regression(1, 3, bias=False), LABELS + 1),
     "dtc": (sparse_gp(**PROCESS), LABELS),
     "svgp": (sparse_gp(**PROCESS, conditional_variance=True), LABELS),
+    "probit": (LinearModel(WHITENED, ProbitLikelihood(), WHITENED.prior, offset=0.4), LABELS),
 }
 over_models = pytest.mark.parametrize(("model", "targets"), MODELS.values(), ids=MODELS)
 
@@ -51,7 +59,7 @@ def predictor_moments(model, gaussian):
     variance = np.einsum("np,pq,nq->n", *map(np.asarray, (design, gaussian.covariance, design)))
     if open_variance is not None:
         variance = variance + np.asarray(open_variance)
-    return np.asarray(design) @ np.asarray(gaussian.mean), np.sqrt(variance)
+    return np.asarray(design) @ np.asarray(gaussian.mean) + float(model.offset or 0), np.sqrt(variance)
 
 
 def grid(dim: int, count: int = 20) -> Nodes:

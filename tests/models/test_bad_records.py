@@ -15,6 +15,8 @@ from unbayes.models import (
     DirichletCategorical,
     GammaPoisson,
     GammaShape,
+    LinearModel,
+    ProbitLikelihood,
     RawFeatures,
     UnknownNoiseRegression,
     linear_regression,
@@ -28,6 +30,7 @@ PAIRS = {
     "linear": linear_regression(2, noise_scale=0.5),
     "logistic": logistic_regression(2),
     "poisson": poisson_regression(2),
+    "probit": LinearModel(RawFeatures(2), ProbitLikelihood(), DiagonalGaussian.standard(3)),
     "softmax": softmax_regression(2, 3),
     "unknown noise": UnknownNoiseRegression(
         RawFeatures(2), NormalInverseGamma(np.zeros(3), np.eye(3), 1.0, 1.0)
@@ -88,6 +91,7 @@ BAD_TARGETS = [
     ("logistic", 2, r"must hold labels 0 to 1, got 2 in row 1"),
     ("logistic", -1, r"must hold labels 0 to 1, got -1 in row 1"),
     ("logistic", 0.5, r"must hold labels 0 to 1, got 0.5 in row 1"),
+    ("probit", -1, r"must hold labels 0 to 1, got -1 in row 1"),
     ("softmax", 3, r"must hold labels 0 to 2, got 3 in row 1"),
     ("softmax", 1.5, r"must hold labels 0 to 2, got 1.5 in row 1"),
     ("poisson", -1, r"must hold non-negative integers, got -1.0 in row 1"),

@@ -20,6 +20,7 @@ from unbayes.models import (
     RawFeatures,
     SquaredExponential,
     UnknownNoiseRegression,
+    WhitenedInducingInputs,
     sparse_gp,
 )
 from unbayes.posteriors import DiagonalGaussian, FullGaussian, NormalInverseGamma
@@ -80,6 +81,15 @@ def test_inducing_inputs_are_the_dense_conditional(kernel):
     np.testing.assert_allclose(svgp.variance(jnp.asarray(X)), np.diag(covariance), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(svgp.variance(jnp.asarray(U)), 0, atol=1e-9)
     assert (np.asarray(svgp.variance(jnp.asarray(U))) >= 0).all()
+
+
+def test_whitened_inducing_inputs_are_the_same_process():
+    process = InducingInputs(U, KERNELS["matern 1.5"][0], conditional_variance=True)
+    whitened = WhitenedInducingInputs(process)
+    x = jnp.asarray(X)
+    np.testing.assert_allclose(whitened(x), process(x) @ process.scale_tril, rtol=1e-8, atol=1e-10)
+    np.testing.assert_array_equal(whitened.variance(x), process.variance(x))
+    np.testing.assert_array_equal(whitened.prior.covariance, np.eye(3))
 
 
 def test_jitter_is_relative_to_the_variance():

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit, gammaln, log_expit, log_softmax
+from scipy.special import expit, gammaln, log_expit, log_ndtr, log_softmax, ndtr
 
 from unbayes.models import (
     BernoulliLikelihood,
@@ -17,12 +17,14 @@ from unbayes.models import (
     LogNormalCountPredictive,
     NormalPredictive,
     PoissonLikelihood,
+    ProbitLikelihood,
 )
 
 # Likelihood of a scalar f, its log-probability by scipy, and targets.
 SCALAR = {
     "gaussian": (GaussianLikelihood(0.7), lambda f, y: stats.norm.logpdf(y, f, 0.7), [-1.0, 2.5]),
     "bernoulli": (BernoulliLikelihood(), lambda f, y: log_expit(f if y else -f), [0.0, 1.0]),
+    "probit": (ProbitLikelihood(), lambda f, y: log_ndtr(f if y else -f), [0.0, 1.0]),
     "poisson": (PoissonLikelihood(), lambda f, y: stats.poisson.logpmf(y, np.exp(f)), [0.0, 7.0]),
 }
 over_scalar = pytest.mark.parametrize(("likelihood", "reference", "targets"), SCALAR.values(), ids=SCALAR)
@@ -97,6 +99,44 @@ def test_bernoulli_predictive_is_the_integral():
     np.testing.assert_allclose(predictive.probabilities.sum(1), 1, rtol=1e-12)
     np.testing.assert_array_equal(predictive.decision(), np.array(expected) > 0.5)
     np.testing.assert_allclose(predictive.log_prob(np.ones(3)), np.log(expected), rtol=1e-6)
+
+
+def test_probit_predictive_is_the_integral():
+    probit = ProbitLikelihood()
+    expected = [expectation(ndtr, m, v) for m, v in zip(MEANS, VARIANCES, strict=True)]
+    closed = probit.gaussian_predictive(jnp.asarray(MEANS), jnp.asarray(VARIANCES))
+    np.testing.assert_allclose(closed.probabilities[:, 1], expected, rtol=1e-10)
+    np.testing.assert_allclose(closed.probabilities.sum(1), 1, rtol=1e-12)
+    f, log_weights = np.array([[-40.0, 0.3, 2.0], [1.0, -0.2, 5.0]]), np.log([0.25, 0.75])
+    mixed = probit.predictive(jnp.asarray(f), jnp.asarray(log_weights))
+    np.testing.assert_allclose(mixed.probabilities[:, 1], [0.25, 0.75] @ ndtr(f), rtol=1e-10)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 5.0, 12.0])
+def test_probit_derivatives_are_the_integrals(scale):
+    """From narrow to wide predictors, both labels, on either side of zero."""
+
+    def hazard(f):
+        return np.exp(stats.norm.logpdf(f) - log_ndtr(f))
+
+    means, labels = scale * np.array([-2.0, -0.3, 1.0, 2.5]), np.array([1.0, 0.0, 1.0, 0.0])
+    probit = ProbitLikelihood()
+    arguments = jnp.asarray(means), jnp.full(4, scale**2), jnp.asarray(labels)
+    slope, curvature = probit.expected_derivatives(*arguments)
+    value = jax.vmap(probit.expected_log_prob)(*arguments)
+    for row, (mean, side) in enumerate(zip(means, 2 * labels - 1, strict=True)):
+        assert float(value[row]) == pytest.approx(expectation(log_ndtr, side * mean, scale**2), rel=1e-5)
+        assert float(slope[row]) == pytest.approx(side * expectation(hazard, side * mean, scale**2), rel=1e-5)
+        bend = expectation(lambda f: hazard(f) * (hazard(f) + f), side * mean, scale**2)
+        assert float(curvature[row]) == pytest.approx(bend, rel=1e-4)
+
+
+def test_probit_curvature_keeps_its_digits_far_out(dtype):
+    """−(log Φ)'' → 1 − 1/f²; in float32, the difference of φ/Φ and −f has no digits left at f = −3000."""
+    f = jnp.array([-30.0, -3000.0], dtype)
+    slope, curvature = ProbitLikelihood().expected_derivatives(f, jnp.zeros(2, dtype), jnp.ones(2, dtype))
+    np.testing.assert_allclose(slope, -f - 1 / f, rtol=1e-5)
+    np.testing.assert_allclose(curvature, [1 - 1 / 30**2, 1.0], rtol=1e-5)
 
 
 def test_probabilities_of_the_wrong_class_never_become_zero(dtype):

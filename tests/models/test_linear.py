@@ -22,7 +22,7 @@ from unbayes.posteriors import DiagonalGaussian, FullGaussian
 from .rows import INPUTS, MODELS, gaussians, grid, over_models, predictor_moments
 
 
-@pytest.mark.parametrize("name", ["linear", "logistic", "poisson", "softmax", "svgp"])
+@pytest.mark.parametrize("name", ["linear", "logistic", "poisson", "softmax", "svgp", "probit"])
 def test_site_agrees_with_the_generic_path_and_with_differences(name):
     model, targets = MODELS[name]
     evidence = model.encode((INPUTS, targets))
@@ -92,6 +92,19 @@ def test_conjugate_posterior_is_the_textbook():
         posterior.mean, np.linalg.solve(precision, design.T @ targets / 0.25), rtol=1e-10
     )
     np.testing.assert_allclose(posterior.covariance, np.linalg.inv(precision), rtol=1e-10)
+
+
+def test_an_offset_is_what_the_targets_exceed():
+    """For a Gaussian likelihood; the predictions exceed those of the shifted targets by it."""
+    model, targets = MODELS["linear"]
+    shifted = LinearModel(model.features, model.likelihood, model.prior, offset=-1.5)
+    own = shifted.sufficient_statistics(shifted.encode((INPUTS, targets)))
+    plain = model.sufficient_statistics(model.encode((INPUTS, targets + 1.5)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), own, plain)
+    belief = gaussians(2)[1]
+    np.testing.assert_allclose(
+        shifted.predictive(belief, INPUTS).mean, model.predictive(belief, INPUTS).mean - 1.5, rtol=1e-12
+    )
 
 
 def test_only_a_gaussian_likelihood_is_conjugate():

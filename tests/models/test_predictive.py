@@ -23,12 +23,14 @@ def test_normal_for_a_gaussian_likelihood():
         np.testing.assert_allclose(predictive.variance, scale**2 + 0.25, rtol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson", "dtc", "svgp"])
+@pytest.mark.parametrize("name", ["logistic", "poisson", "dtc", "svgp", "probit"])
 def test_integral_for_a_scalar_predictor(name):
     model, targets = MODELS[name]
 
     def probability(f, y):
-        return stats.poisson.pmf(y, np.exp(f)) if name == "poisson" else expit((2 * y - 1) * f)
+        if name == "poisson":
+            return stats.poisson.pmf(y, np.exp(f))
+        return (stats.norm.cdf if name == "probit" else expit)((2 * y - 1) * f)
 
     for gaussian in gaussians(2):
         expected = [

@@ -21,6 +21,10 @@ X = RNG.normal(size=(80, 2))
 MODELS = {
     "logistic": (lambda: ub.logistic_regression(2), (X, (X[:, 0] > 0.3 * X[:, 1]).astype(int))),
     "poisson": (lambda: ub.poisson_regression(2), (X, RNG.poisson(np.exp(0.5 * X[:, 0])))),
+    "probit": (
+        lambda: ub.LinearModel(ub.RawFeatures(2), ub.ProbitLikelihood(), ub.DiagonalGaussian.standard(3)),
+        (X, (X[:, 0] > 0.3 * X[:, 1]).astype(int)),
+    ),
     "softmax": (lambda: ub.softmax_regression(2, 3), (X, RNG.integers(0, 3, 80))),
     "gamma shape": (
         lambda: ub.GammaShape(np.e, ub.DiagonalGaussian(jnp.zeros(1), jnp.ones(1))),

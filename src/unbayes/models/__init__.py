@@ -13,6 +13,7 @@ from unbayes.models.features import FunctionFeatures as FunctionFeatures
 from unbayes.models.features import InducingInputs as InducingInputs
 from unbayes.models.features import PolynomialFeatures as PolynomialFeatures
 from unbayes.models.features import RawFeatures as RawFeatures
+from unbayes.models.features import WhitenedInducingInputs as WhitenedInducingInputs
 from unbayes.models.kernels import AbstractKernel as AbstractKernel
 from unbayes.models.kernels import Matern as Matern
 from unbayes.models.kernels import SquaredExponential as SquaredExponential
@@ -26,6 +27,7 @@ from unbayes.models.likelihoods import BernoulliLikelihood as BernoulliLikelihoo
 from unbayes.models.likelihoods import CategoricalLikelihood as CategoricalLikelihood
 from unbayes.models.likelihoods import GaussianLikelihood as GaussianLikelihood
 from unbayes.models.likelihoods import PoissonLikelihood as PoissonLikelihood
+from unbayes.models.likelihoods import ProbitLikelihood as ProbitLikelihood
 from unbayes.models.linear import LinearEvidence as LinearEvidence
 from unbayes.models.linear import LinearModel as LinearModel
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from unbayes.models.kernels import AbstractKernel
-from unbayes.posteriors import FullGaussian
+from unbayes.posteriors import DiagonalGaussian, FullGaussian
 
 
 class AbstractFeatures(eqx.Module):
@@ -167,6 +167,50 @@ class InducingInputs(AbstractFeatures):
             return None
         explained = (self(x) * self.kernel(x, self.locations)).sum(1)
         return jnp.maximum(self.kernel.variance - explained, 0)
+
+
+class WhitenedInducingInputs(AbstractFeatures):
+    """The same sparse Gaussian process with θ = L⁻¹u, K = L Lᵀ, whose prior is standard normal.
+
+    Parameters
+    ----------
+    process
+        The process in terms of u.
+    """
+
+    process: InducingInputs
+
+    def __init__(self, process: InducingInputs):
+        self.process = process
+
+    @property
+    def inputs(self) -> int:
+        """Number k of input columns."""
+        return self.process.inputs
+
+    @property
+    def size(self) -> int:
+        """Number m of inducing inputs."""
+        return self.process.size
+
+    @property
+    def conditional_variance(self) -> bool:
+        """As for the process."""
+        return self.process.conditional_variance
+
+    @property
+    def prior(self) -> DiagonalGaussian:
+        """N(0, I)."""
+        return DiagonalGaussian.standard(self.size, self.process.locations.dtype)
+
+    def __call__(self, x):
+        """L⁻¹ k(U, x), one row per input."""
+        covariance = self.process.kernel(self.process.locations, x)
+        return solve_triangular(self.process.scale_tril, covariance, lower=True).T
+
+    def variance(self, x):
+        """As for the process: θ and u say the same."""
+        return self.process.variance(x)
 
 
 def _with_bias(x, bias: bool):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_sigmoid, log_softmax, sigmoid
-from jax.scipy.special import gammaln, logsumexp, ndtr
+from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 from scipy.linalg import helmert
@@ -20,7 +20,7 @@ from unbayes.models.predictive import (
     NormalPredictive,
 )
 from unbayes.posteriors.gaussian import LOG_2PI
-from unbayes.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt
+from unbayes.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt, trapezoid
 from unbayes.records import to_float_array
 
 # Standard deviation of f, in log-odds, from which quadrature over the log-odds beats that over the noise.
@@ -185,6 +185,45 @@ class BernoulliLikelihood(AbstractLikelihood):
         return ClassPredictive(jnp.stack(sides, axis=1))
 
 
+class ProbitLikelihood(AbstractLikelihood):
+    """y ∈ {0, 1}, y = 1 with probability Φ(f): whether f plus standard normal noise is positive."""
+
+    outputs: int = eqx.field(static=True, default=1)
+
+    def encode_targets(self, y, name, dtype):
+        """Labels 0 and 1, as floats."""
+        labels = to_float_array(y, name, dtype, (None,))
+        return _require_labels(labels, 2, name)
+
+    def log_prob(self, f, y):
+        """Log Φ(±f)."""
+        return log_ndtr((2 * y - 1) * f)
+
+    def expected_log_prob(self, mean, variance, y):
+        """On equidistant nodes: log Φ bends within a unit of f, however wide f is."""
+        nodes = trapezoid(mean.dtype)
+        f = (2 * y - 1) * mean + safe_sqrt(variance) * nodes.points[:, 0]
+        return nodes.weights @ log_ndtr(f)
+
+    def expected_derivatives(self, mean, variance, y):
+        """±E[h(±f)] and E[h(±f) (h(±f) ± f)], with the hazard h = φ/Φ."""
+        nodes, side = trapezoid(mean.dtype), 2 * y - 1
+        f = (side * mean)[:, None] + safe_sqrt(variance)[:, None] * nodes.points[:, 0]
+        hazard, excess = _hazard(f)
+        return side * (hazard @ nodes.weights), (hazard * excess) @ nodes.weights
+
+    def gaussian_predictive(self, mean, variance):
+        """Closed form: the noise and f add up to one normal variable."""
+        standardised = mean / jnp.sqrt(1 + variance)
+        return ClassPredictive(jnp.stack([log_ndtr(-standardised), log_ndtr(standardised)], axis=1))
+
+    def predictive(self, f, log_weights):
+        """Probabilities of both classes, each from its own logarithms."""
+        weights = log_weights[:, None]
+        sides = [logsumexp(log_ndtr(side * f) + weights, axis=0) for side in (-1, 1)]
+        return ClassPredictive(jnp.stack(sides, axis=1))
+
+
 class CategoricalLikelihood(AbstractLikelihood):
     """y ∈ {0, …, classes − 1} with probabilities softmax(f)."""
 
@@ -243,6 +282,21 @@ class PoissonLikelihood(AbstractLikelihood):
     def gaussian_predictive(self, mean, variance):
         """Poisson counts of log-normal rate."""
         return LogNormalCountPredictive(mean, variance)
+
+
+def _hazard(f):
+    """Slope h = φ(f)/Φ(f) of log Φ, and h + f; their product is the negative curvature.
+
+    Far below zero h comes close to −f, and only Laplace's continued fraction keeps digits of the difference.
+    """
+    is_far = f < -5
+    near = jnp.where(is_far, 0, f)
+    hazard = norm.pdf(near) / ndtr(near)
+    distance = jnp.where(is_far, -f, 5)
+    excess = jnp.zeros_like(f)
+    for level in range(16, 0, -1):
+        excess = level / (distance + excess)
+    return jnp.where(is_far, distance + excess, hazard), jnp.where(is_far, excess, hazard + near)
 
 
 def _wide_scale(variance):

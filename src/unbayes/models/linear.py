@@ -1,4 +1,4 @@
-"""Features × likelihood × Gaussian prior: f = a(x)ᵀθ."""
+"""Features × likelihood × Gaussian prior: f = offset + a(x)ᵀθ."""
 
 from typing import Any
 
@@ -38,10 +38,10 @@ class LinearEvidence(eqx.Module):
 
 
 class LinearModel(AbstractModel):
-    """y ~ likelihood(f), f = a(x)ᵀθ, θ Gaussian.
+    """y ~ likelihood(f), f = offset + a(x)ᵀθ, θ Gaussian.
 
     Linear, logistic, softmax and Poisson regression, and sparse Gaussian processes, are all of this kind.
-    With several outputs, θ is the matrix W of shape (outputs, p), row by row, and f = W a(x).
+    With several outputs, θ is the matrix W of shape (outputs, p), row by row, and f = offset + W a(x).
 
     Parameters
     ----------
@@ -51,13 +51,22 @@ class LinearModel(AbstractModel):
         p(y|f).
     prior
         Gaussian of length outputs · p; its dtype is the model's.
+    offset
+        A known constant, such as the mean of a Gaussian process; zero unless given.
     """
 
     features: AbstractFeatures
     likelihood: AbstractLikelihood
     prior: AbstractGaussian
+    offset: Float[Array, ""] | None
 
-    def __init__(self, features: AbstractFeatures, likelihood: AbstractLikelihood, prior: AbstractGaussian):
+    def __init__(
+        self,
+        features: AbstractFeatures,
+        likelihood: AbstractLikelihood,
+        prior: AbstractGaussian,
+        offset: float | None = None,
+    ):
         expected = likelihood.outputs * features.size
         if prior.dim != expected:
             raise ValueError(
@@ -68,6 +77,7 @@ class LinearModel(AbstractModel):
             raise ValueError("conditional_variance needs a likelihood with a single output")
         self.features, self.likelihood = _cast((features, likelihood), prior.dtype)
         self.prior = prior
+        self.offset = None if offset is None else jnp.asarray(offset, prior.dtype)
 
     @property
     def dim(self) -> int:
@@ -115,8 +125,12 @@ class LinearModel(AbstractModel):
 
     def predictor(self, theta: Float[Array, " d"], design: Float[Array, "n p"]) -> Float[Array, "n ..."]:
         """Values f, shape (n,), or (n, outputs) where there are several."""
-        f = design @ theta.reshape(self.likelihood.outputs, -1).T
+        f = self._outputs(theta, design)
         return f[:, 0] if self.likelihood.outputs == 1 else f
+
+    def _outputs(self, theta, design) -> Float[Array, "n o"]:
+        f = design @ theta.reshape(self.likelihood.outputs, -1).T
+        return f if self.offset is None else f + self.offset
 
     def log_prior(self, theta):
         """Log p(θ)."""
@@ -187,7 +201,7 @@ class LinearModel(AbstractModel):
     def _predictor_moments(self, gaussian: AbstractGaussian, evidence: LinearEvidence):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
         outputs = self.likelihood.outputs
-        mean = evidence.design @ gaussian.mean.reshape(outputs, -1).T
+        mean = self._outputs(gaussian.mean, evidence.design)
         factor = gaussian.output_factor(evidence.design, outputs)
         if outputs == 1:
             variance = (factor**2).sum((1, 2))

@@ -1,0 +1,459 @@
+"""GPyTorch modules against closed forms, our own sparse processes and GPyTorch's own ELBO."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+gpytorch = pytest.importorskip("gpytorch", reason="needs the extra torch; run make test-torch")
+torch = pytest.importorskip("torch")
+
+import unbayes as ub
+from unbayes.adapters.gpytorch import remember, unlearn
+
+# More threads than idle cores only wait for each other.
+torch.set_num_threads(1)
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (40, 2))
+Z = RNG.uniform(-2, 2, (6, 2))
+LABELS = (X[:, 0] + 0.5 * RNG.normal(size=40) > 0).astype(float)
+TARGETS = np.sin(X[:, 0]) + 0.4 * X[:, 1] + 0.1 * RNG.normal(size=40)
+ERASED, REMAINING = slice(0, 8), slice(8, 40)
+NOISE, CONSTANT, SCALE, LENGTHSCALES = 0.04, 0.3, 1.7, [1.1, 1.6]
+
+variational, kernels = gpytorch.variational, gpytorch.kernels
+WHITENED, UNWHITENED = variational.VariationalStrategy, variational.UnwhitenedVariationalStrategy
+CHOLESKY = variational.CholeskyVariationalDistribution
+MEAN_FIELD = variational.MeanFieldVariationalDistribution
+
+
+def scaled(kernel):
+    kernel.lengthscale = torch.tensor(LENGTHSCALES)
+    scaled = kernels.ScaleKernel(kernel)
+    scaled.outputscale = SCALE
+    return scaled
+
+
+def rbf():
+    return scaled(kernels.RBFKernel(ard_num_dims=2))
+
+
+def constant_mean():
+    mean = gpytorch.means.ConstantMean()
+    mean.constant = CONSTANT
+    return mean
+
+
+class Process(gpytorch.models.ApproximateGP):
+    def __init__(
+        self, strategy=WHITENED, distribution=CHOLESKY, kernel=rbf, mean=constant_mean, dtype=torch.float64
+    ):
+        super().__init__(strategy(self, torch.tensor(Z), distribution(len(Z))))
+        self.mean_module, self.covar_module = mean(), kernel()
+        self.to(dtype).eval()
+        self.variational_strategy.variational_params_initialized.fill_(1)
+
+    def forward(self, x):
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+
+def gaussian_likelihood(dtype=torch.float64):
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+    likelihood.noise = NOISE
+    return likelihood.to(dtype).eval()
+
+
+def bernoulli_likelihood():
+    return gpytorch.likelihoods.BernoulliLikelihood()
+
+
+class AccurateBernoulli(gpytorch.likelihoods.BernoulliLikelihood):
+    """GPyTorch's own log Φ is off by 7e-4 around −1.4, and its integrals have 20 nodes."""
+
+    def __init__(self):
+        with gpytorch.settings.num_gauss_hermite_locs(80):
+            super().__init__()
+
+    def expected_log_prob(self, observations, function_dist):
+        return self.quadrature(lambda f: torch.special.log_ndtr(f * (2 * observations - 1)), function_dist)
+
+
+def tensors(*arrays, dtype=torch.float64):
+    return tuple(torch.tensor(array, dtype=dtype) for array in arrays)
+
+
+def prior(gp, x=Z):
+    """Mean and covariance of the process, as GPyTorch computes them."""
+    with torch.no_grad():
+        own = gp.forward(torch.tensor(x, dtype=gp.variational_strategy.inducing_points.dtype))
+        return own.mean.double().numpy(), own.covariance_matrix.double().numpy()
+
+
+def inducing_covariance(gp):
+    return prior(gp)[1] + gp.variational_strategy.jitter_val * np.eye(len(Z))
+
+
+def set_belief(gp, mean, covariance):
+    """Make N(mean, covariance) the variational distribution of u."""
+    strategy = gp.variational_strategy
+    if isinstance(strategy, WHITENED):
+        root = np.linalg.cholesky(inducing_covariance(gp))
+        mean = np.linalg.solve(root, mean - prior(gp)[0])
+        covariance = np.linalg.solve(root, np.linalg.solve(root, covariance).T)
+    distribution = strategy._variational_distribution
+    with torch.no_grad():
+        distribution.variational_mean.copy_(torch.tensor(mean))
+        if isinstance(distribution, CHOLESKY):
+            distribution.chol_variational_covar.copy_(torch.tensor(np.linalg.cholesky(covariance)))
+        else:
+            distribution._variational_stddev.copy_(torch.tensor(np.sqrt(np.diag(covariance))))
+    strategy._clear_cache()
+    return gp
+
+
+def belief(gp):
+    """Mean and covariance of u, by GPyTorch's own formula for the strategy."""
+    with torch.no_grad():
+        own = gp.variational_strategy._variational_distribution()
+        mean, covariance = own.mean.double().numpy(), own.covariance_matrix.double().numpy()
+    if isinstance(gp.variational_strategy, UNWHITENED):
+        return mean, covariance
+    root = np.linalg.cholesky(inducing_covariance(gp))
+    return prior(gp)[0] + root @ mean, root @ covariance @ root.T
+
+
+def optimum(gp, rows):
+    """The best q(u) for Gaussian noise, in closed form."""
+    total = np.vstack([Z, X[rows]])
+    mean, covariance = prior(gp, total)
+    inverse = np.linalg.inv(inducing_covariance(gp))
+    design = covariance[len(Z) :, : len(Z)] @ inverse
+    spread = np.linalg.inv(inverse + design.T @ design / NOISE)
+    shifted = TARGETS[rows] - mean[len(Z) :]
+    return mean[: len(Z)] + spread @ design.T @ shifted / NOISE, spread
+
+
+def predictions(gp, likelihood, x=X):
+    """Mean and variance of the predictive distribution, in evaluation mode with its caches."""
+    with torch.no_grad():
+        own = likelihood(gp(torch.tensor(x, dtype=gp.variational_strategy.inducing_points.dtype)))
+        return own.mean.double().numpy(), own.variance.double().numpy()
+
+
+def gradient_of_elbo(gp, likelihood, targets, rows=slice(None)):
+    """Of GPyTorch's own bound on some records, in the variational parameters: the largest entry."""
+    gp.train()
+    x, y = tensors(X[rows], targets[rows])
+    bound = gpytorch.mlls.VariationalELBO(likelihood, gp, len(x))(gp(x), y)
+    parameters = list(gp.variational_strategy._variational_distribution.parameters())
+    found = torch.autograd.grad(len(x) * bound, parameters)
+    gp.eval()
+    return max(float(part.tril().abs().max() if part.ndim == 2 else part.abs().max()) for part in found)
+
+
+def state(*modules):
+    return [{name: value.clone() for name, value in module.state_dict().items()} for module in modules]
+
+
+def assert_unchanged(before, *modules):
+    for old, new in zip(before, state(*modules), strict=True):
+        assert old.keys() == new.keys()
+        assert all(torch.equal(old[name], new[name]) for name in old)
+
+
+REGRESSIONS = {
+    "whitened rbf": (WHITENED, rbf, constant_mean),
+    "whitened matern 0.5": (
+        WHITENED,
+        lambda: scaled(kernels.MaternKernel(nu=0.5, ard_num_dims=2)),
+        constant_mean,
+    ),
+    "unwhitened matern 1.5": (
+        UNWHITENED,
+        lambda: scaled(kernels.MaternKernel(nu=1.5, ard_num_dims=2)),
+        constant_mean,
+    ),
+    "unwhitened bare matern 2.5": (
+        UNWHITENED,
+        lambda: kernels.MaternKernel(nu=2.5),
+        gpytorch.means.ZeroMean,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_regression_is_the_optimum_without_the_erased_records(name):
+    strategy, kernel, mean = REGRESSIONS[name]
+    gp, likelihood = Process(strategy, CHOLESKY, kernel, mean), gaussian_likelihood()
+    set_belief(gp, *optimum(gp, slice(None)))
+    assert gradient_of_elbo(gp, likelihood, TARGETS) < 1e-5
+    recovered, result = unlearn(gp, likelihood, tensors(X[ERASED], TARGETS[ERASED]), key=KEY)
+    assert result.trusted
+    assert isinstance(result.method, ub.Exact)
+    retrained = set_belief(Process(strategy, CHOLESKY, kernel, mean), *optimum(gp, REMAINING))
+    for own, expected in zip(belief(recovered), belief(retrained), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-8)
+    for own, expected in zip(
+        predictions(recovered, likelihood), predictions(retrained, likelihood), strict=True
+    ):
+        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-8)
+
+
+def own_features(gp):
+    """The same process, built by hand."""
+    jitter = gp.variational_strategy.jitter_val / SCALE
+    kernel = ub.SquaredExponential(SCALE, LENGTHSCALES)
+    return ub.InducingInputs(Z, kernel, conditional_variance=True, jitter=jitter)
+
+
+def classifier(features):
+    return ub.LinearModel(features, ub.ProbitLikelihood(), features.prior, offset=CONSTANT)
+
+
+@functools.cache
+def classified():
+    """Our own sparse process, trained; θ = u − mean."""
+    model = classifier(own_features(Process()))
+    return model, ub.fit(model, (X, LABELS), key=KEY).posterior
+
+
+@pytest.mark.parametrize("strategy", [WHITENED, UNWHITENED])
+def test_classification_is_that_of_our_own_sparse_process(strategy):
+    model, posterior = classified()
+    gp, likelihood = Process(strategy), bernoulli_likelihood()
+    set_belief(gp, np.asarray(posterior.mean) + CONSTANT, np.asarray(posterior.covariance))
+    assert gradient_of_elbo(gp, AccurateBernoulli(), LABELS) < 1e-5
+    expected = ub.unlearn(posterior, model, (X[ERASED], LABELS[ERASED]), key=KEY)
+    recovered, result = unlearn(gp, likelihood, tensors(X[ERASED], LABELS[ERASED]), key=KEY)
+    mean, covariance = belief(recovered)
+    np.testing.assert_allclose(mean - CONSTANT, expected.posterior.mean, atol=1e-5)
+    np.testing.assert_allclose(covariance, expected.posterior.covariance, atol=1e-5)
+    chance = model.predictive(expected.posterior, X).probabilities[:, 1]
+    np.testing.assert_allclose(predictions(recovered, likelihood)[0], chance, atol=1e-5)
+    assert result.information == pytest.approx(expected.information, abs=1e-5)
+    assert result.verdict is expected.verdict
+
+
+def test_a_memory_brings_the_result_closer_to_retraining():
+    """Retrained is the module whose bound on the remaining records is stationary."""
+    _, posterior = classified()
+    gp, likelihood = Process(), bernoulli_likelihood()
+    set_belief(gp, np.asarray(posterior.mean) + CONSTANT, np.asarray(posterior.covariance))
+    memory = remember(gp, likelihood, tensors(X, LABELS), 40, key=KEY)
+    assert memory.stationarity < 1e-8
+    erased = tensors(X[ERASED], LABELS[ERASED])
+    one_step, _ = unlearn(gp, likelihood, erased, key=KEY)
+    answered, result = unlearn(gp, likelihood, erased, memory=memory, key=KEY)
+    trained, step, answer = (
+        gradient_of_elbo(module, AccurateBernoulli(), LABELS, REMAINING)
+        for module in (gp, one_step, answered)
+    )
+    assert step < 0.5 * trained
+    assert answer < 0.01 * trained
+    assert result.trusted
+    assert result.memory.size == 32
+
+
+@pytest.mark.parametrize("strategy", [WHITENED, UNWHITENED])
+def test_mean_field_regression_is_the_best_diagonal_belief(strategy):
+    """In the coordinates of the strategy: the mean of the full belief, and one over its precisions."""
+
+    def coordinates(gp, rows):
+        mean, covariance = optimum(gp, rows)
+        if strategy is UNWHITENED:
+            return mean, np.linalg.inv(covariance)
+        root = np.linalg.cholesky(inducing_covariance(gp))
+        return np.linalg.solve(root, mean - CONSTANT), root.T @ np.linalg.inv(covariance) @ root
+
+    gp, likelihood = Process(strategy, MEAN_FIELD), gaussian_likelihood()
+    distribution = gp.variational_strategy._variational_distribution
+    mean, precision = coordinates(gp, slice(None))
+    with torch.no_grad():
+        distribution.variational_mean.copy_(torch.tensor(mean))
+        # GPyTorch takes either sign.
+        distribution._variational_stddev.copy_(-torch.tensor(np.diag(precision) ** -0.5))
+    assert gradient_of_elbo(gp, likelihood, TARGETS) < 1e-5
+    memory = remember(gp, likelihood, tensors(X, TARGETS), 0, key=KEY)
+    recovered, result = unlearn(
+        gp, likelihood, tensors(X[ERASED], TARGETS[ERASED]), memory=memory, key=KEY, in_place=True
+    )
+    assert recovered is gp
+    mean, precision = coordinates(gp, REMAINING)
+    own = [parameter.detach().numpy() for parameter in distribution.parameters()]
+    np.testing.assert_allclose(own[0], mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(own[1], np.diag(precision) ** -0.5, rtol=1e-6)
+    assert memory.stationarity < 1e-9
+    assert result.memory.records == 32
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_single_precision_in_place_or_not(in_place):
+    """Module and session in float32; the arithmetic in between in float64."""
+    gp, likelihood = Process(dtype=torch.float32), gaussian_likelihood(torch.float32)
+    set_belief(gp, *optimum(gp, slice(None)))
+    stale, before = predictions(gp, likelihood), state(gp, likelihood)
+    erased = tensors(X[ERASED], TARGETS[ERASED], dtype=torch.float32)
+    with jax.enable_x64(False):
+        recovered, result = unlearn(gp, likelihood, erased, key=KEY, in_place=in_place)
+        assert jnp.ones(1).dtype == jnp.float32
+    assert result.posterior.dtype == jnp.float64
+    assert (recovered is gp) == in_place
+    if not in_place:
+        assert_unchanged(before, gp, likelihood)
+        np.testing.assert_array_equal(predictions(gp, likelihood), stale)
+    retrained = set_belief(Process(dtype=torch.float32), *optimum(gp, REMAINING))
+    own, expected = (predictions(module, likelihood) for module in (recovered, retrained))
+    np.testing.assert_allclose(own, expected, atol=2e-4)
+    assert np.abs(np.subtract(own, stale)).max() > 1e-2
+
+
+def test_a_module_in_the_middle_of_training_can_be_copied():
+    gp, likelihood = Process(), gaussian_likelihood()
+    set_belief(gp, *optimum(gp, slice(None)))
+    gp.train()
+    gp(torch.tensor(X)).mean.sum().backward()
+    recovered, _ = unlearn(gp, likelihood, tensors(X[ERASED], TARGETS[ERASED]), key=KEY)
+    np.testing.assert_allclose(belief(recovered)[0], optimum(gp, REMAINING)[0], rtol=1e-6)
+
+
+def test_inputs_of_one_column_may_be_a_vector():
+    class Line(Process):
+        def __init__(self):
+            super().__init__(
+                strategy=lambda gp, _, q: WHITENED(gp, torch.tensor(Z[:, :1]), q), kernel=kernels.RBFKernel
+            )
+
+    gp, likelihood = Line(), gaussian_likelihood()
+    with torch.no_grad():
+        gp.variational_strategy._variational_distribution.chol_variational_covar.mul_(0.1)
+    both = [unlearn(gp, likelihood, (inputs, TARGETS[:1]), key=KEY)[0] for inputs in (X[:1, 0], X[:1, :1])]
+    own = [module.variational_strategy._variational_distribution() for module in both]
+    assert torch.equal(own[0].mean, own[1].mean)
+    assert not torch.allclose(own[0].mean, torch.zeros(6, dtype=torch.float64))
+
+
+def test_labels_of_either_convention():
+    _, posterior = classified()
+    gp, likelihood = Process(), bernoulli_likelihood()
+    set_belief(gp, np.asarray(posterior.mean) + CONSTANT, np.asarray(posterior.covariance))
+    both = [
+        unlearn(gp, likelihood, (X[ERASED], labels), key=KEY)[0]
+        for labels in (LABELS[ERASED], 2 * LABELS[ERASED] - 1)
+    ]
+    np.testing.assert_array_equal(belief(both[0])[0], belief(both[1])[0])
+    with pytest.raises(ValueError, match=r"erased targets must hold labels 0 to 1, got -1 in row 0"):
+        unlearn(gp, likelihood, (X[:2], [-1, 0]), key=KEY)
+
+
+class Bent(Process):
+    def forward(self, x):
+        return super().forward(torch.tanh(x))
+
+
+def one_of(**parts):
+    return lambda: Process(**parts)
+
+
+def batched(points, size):
+    return lambda: Process(
+        strategy=lambda gp, _, q: WHITENED(gp, torch.zeros(*points, 6, 2), q),
+        distribution=lambda m: CHOLESKY(m, batch_shape=torch.Size(size)),
+    )
+
+
+def untrained():
+    gp = Process()
+    gp.variational_strategy.variational_params_initialized.fill_(0)
+    return gp
+
+
+def outdated():
+    gp = Process()
+    gp.variational_strategy.updated_strategy.fill_(False)
+    return gp
+
+
+BAD_PROCESSES = {
+    "no process": (lambda: torch.nn.Linear(2, 1), r"gp must be an ApproximateGP of GPyTorch, got Linear"),
+    "natural": (
+        one_of(distribution=variational.NaturalVariationalDistribution),
+        r"distribution of gp must be .*, got NaturalVariationalDistribution",
+    ),
+    "decoupled": (
+        one_of(strategy=variational.BatchDecoupledVariationalStrategy),
+        r"strategy of gp must be .*, got BatchDecoupledVariationalStrategy",
+    ),
+    "batch": (batched([3], [3]), r"gp must be one process with one output, got .* shape \(3, 6, 2\)"),
+    "batch of beliefs": (batched([], [3]), r"got inducing points .* variational mean of shape \(3, 6\)"),
+    "untrained": (untrained, r"gp must be trained, got a module whose variational parameters were never"),
+    "outdated": (outdated, r"gp must be called once after loading"),
+    "kernel": (one_of(kernel=kernels.PeriodicKernel), r"kernel of gp must be .*, got PeriodicKernel"),
+    "sum of kernels": (one_of(kernel=lambda: rbf() + rbf()), r"kernel of gp must be .*, got AdditiveKernel"),
+    "some columns": (
+        one_of(kernel=lambda: kernels.RBFKernel(active_dims=(1,))),
+        r"kernel of gp must be .*, got RBFKernel with active_dims=\(1,\)",
+    ),
+    "mean": (one_of(mean=lambda: gpytorch.means.LinearMean(2)), r"mean of gp must be .*, got LinearMean"),
+    "no mean": (one_of(mean=torch.nn.Identity), r"gp must have one mean among its modules, got 0"),
+    "forward": (Bent, r"gp.forward must return its mean and its kernel at the inputs as they are; at the"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PROCESSES)
+def test_a_process_that_cannot_be_read_is_refused(name):
+    make, match = BAD_PROCESSES[name]
+    gp, likelihood = make(), gaussian_likelihood()
+    before = state(gp, likelihood)
+    with pytest.raises((TypeError, ValueError), match=match):
+        unlearn(gp, likelihood, (X[:2], TARGETS[:2]), key=KEY, in_place=True)
+    assert_unchanged(before, gp, likelihood)
+
+
+GOOD = (X[:2], TARGETS[:2])
+BAD_CALLS = {
+    "likelihood": (
+        {"likelihood": gpytorch.likelihoods.StudentTLikelihood()},
+        r"likelihood must be GPyTorch's BernoulliLikelihood, .*, got StudentTLikelihood",
+    ),
+    "noise levels": (
+        {"likelihood": gpytorch.likelihoods.GaussianLikelihood(batch_shape=torch.Size([2]))},
+        r"with one noise level, got GaussianLikelihood",
+    ),
+    "no pair": ({"erased": torch.tensor(X)}, r"erased must be a pair \(inputs, targets\), got Tensor"),
+    "ragged": ({"erased": ([[1.0, 2.0], [3.0]], [0.0, 1.0])}, r"inputs must be an array, got rows of diff"),
+    "words": (
+        {"likelihood": bernoulli_likelihood(), "erased": (X[:2], ["yes", "no"])},
+        r"erased targets must be numeric, got an array of dtype <U",
+    ),
+    "not a number": ({"erased": (X[:2] * np.nan, TARGETS[:2])}, r"erased inputs must be finite"),
+    "columns": (
+        {"erased": (X[:2, :1], TARGETS[:2])},
+        r"erased inputs must have shape \(n, 2\), got \(2, 1\)",
+    ),
+    "lengths": ({"erased": (X[:2], TARGETS[:3])}, r"erased must pair inputs and targets, got 2 and 3"),
+    "never trained on": ({"erased": (np.zeros((99, 2)), np.zeros(99))}, r"cannot have been part of"),
+    "key": ({"key": 0}, r"key must come from jax.random.key, got 0"),
+    "method": ({"method": "exact"}, r"method must be an unlearning method such as EUBO\(\), got 'exact'"),
+    "memory": ({"memory": 3}, r"memory must be what fit kept, trained.memory, got int"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_a_bad_call_leaves_the_module_untouched(name):
+    given, match = BAD_CALLS[name]
+    gp = Process()
+    set_belief(gp, *optimum(gp, slice(None)))
+    call = {"likelihood": gaussian_likelihood(), "erased": GOOD, "key": KEY, **given}
+    before = state(gp)
+    with pytest.raises((TypeError, ValueError), match=match):
+        unlearn(gp, call.pop("likelihood"), call.pop("erased"), in_place=True, **call)
+    assert_unchanged(before, gp)
+
+
+def test_a_memory_needs_a_size():
+    with pytest.raises(ValueError, match="size must be a number of records to keep, got -1"):
+        remember(Process(), gaussian_likelihood(), GOOD, -1, key=KEY)
