@@ -76,6 +76,27 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
     return jnp.asarray(converted)
 
 
+def to_arrays(records: Any, name: str, dtype: jnp.dtype) -> Any:
+    """Refuse what is not a pytree of finite arrays that share their leading axis, with a sentence.
+
+    Floating-point arrays get the type `dtype`; integers and booleans keep theirs.
+    """
+    leaves, structure = jax.tree.flatten(records)
+    if not leaves:
+        raise ValueError(f"{name} must hold at least one array, got {records!r}")
+    arrays = []
+    for leaf in map(np.asarray, leaves):
+        if leaf.ndim == 0:
+            raise ValueError(f"{name} must have the records along their leading axis, got a scalar")
+        checked = to_float_array(leaf, name, dtype, (None,) * leaf.ndim)
+        arrays.append(jnp.asarray(leaf) if leaf.dtype.kind in "iub" else checked)
+    lengths = {len(array) for array in arrays}
+    if len(lengths) > 1:
+        raise ValueError(f"{name} must share their leading axis, got lengths {sorted(lengths)}")
+    require_records(lengths.pop(), name)
+    return jax.tree.unflatten(structure, arrays)
+
+
 def require_records(total: int, name: str) -> None:
     """Refuse an empty batch."""
     if total == 0:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from unbayes.models.base import AbstractModel
 from unbayes.posteriors import AbstractGaussian
-from unbayes.records import require_records, to_float_array
+from unbayes.records import require_records, to_arrays, to_float_array
 
 
 class DensityModel(AbstractModel):
@@ -53,20 +53,7 @@ class DensityModel(AbstractModel):
 
     def encode(self, records, name: str = "records"):
         """Finite arrays that share their leading axis; floats get the model's type, integers stay."""
-        leaves, structure = jax.tree.flatten(records)
-        if not leaves:
-            raise ValueError(f"{name} must hold at least one array, got {records!r}")
-        arrays = []
-        for leaf in map(np.asarray, leaves):
-            if leaf.ndim == 0:
-                raise ValueError(f"{name} must have the records along their leading axis, got a scalar")
-            checked = to_float_array(leaf, name, self.dtype, (None,) * leaf.ndim)
-            arrays.append(jnp.asarray(leaf) if leaf.dtype.kind in "iub" else checked)
-        lengths = {len(array) for array in arrays}
-        if len(lengths) > 1:
-            raise ValueError(f"{name} must share their leading axis, got lengths {sorted(lengths)}")
-        require_records(lengths.pop(), name)
-        return jax.tree.unflatten(structure, arrays)
+        return to_arrays(records, name, self.dtype)
 
     def log_prior(self, theta):
         """Log p(θ)."""

@@ -1,0 +1,156 @@
+"""NumPyro programs with data, trained by SVI on all records and, for reference, on the remaining ones."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import optax
+from numpyro.infer import SVI, Trace_ELBO
+from numpyro.infer.autoguide import AutoGuide
+
+KEY = jax.random.key(0)
+
+
+class Case(NamedTuple):
+    """A program, the arguments that hold records, those that do not, and which records to erase."""
+
+    program: Callable[..., Any]
+    records: dict[str, np.ndarray]
+    fixed: dict[str, Any]
+    erased_rows: np.ndarray
+
+    def arguments(self, part: str) -> dict[str, Any]:
+        """The arguments of the program with all the records, the erased or the remaining ones."""
+        total = len(next(iter(self.records.values())))
+        rows = {
+            "full": np.arange(total),
+            "erased": self.erased_rows,
+            "remaining": np.setdiff1d(np.arange(total), self.erased_rows),
+        }[part]
+        return {name: value[rows] for name, value in self.records.items()} | self.fixed
+
+
+class Fitted(NamedTuple):
+    guide: AutoGuide
+    params: dict[str, Any]
+
+
+@functools.cache
+def train(
+    make: Callable[[], Case],
+    family: type[AutoGuide],
+    part: str = "full",
+    steps: int = 1500,
+    rate: float = 0.03,
+    particles: int = 10,
+    seed: int = 0,
+) -> Fitted:
+    """Train from scratch with falling step sizes, so that little of the optimiser's noise is left."""
+    case = make()
+    guide = family(case.program)
+    schedule = optax.exponential_decay(rate, steps // 8, 0.5, transition_begin=steps // 4)
+    svi = SVI(case.program, guide, optax.adam(schedule), Trace_ELBO(num_particles=particles))
+    result = svi.run(jax.random.key(seed), steps, progress_bar=False, **case.arguments(part))
+    return Fitted(guide, result.params)
+
+
+def furthest(x: np.ndarray, count: int) -> np.ndarray:
+    """Rows with the largest entries of a column: erased records that are a corner of the data."""
+    return np.argsort(x)[-count:]
+
+
+@functools.cache
+def regression() -> Case:
+    """Linear regression with unknown noise, in a plate."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 2))
+    y = x @ [1.0, -2.0] + 0.3 + 0.5 * rng.standard_t(4, size=80)
+
+    def program(x, y=None):
+        weights = numpyro.sample("weights", dist.Normal(0, 2).expand([x.shape[1]]).to_event(1))
+        bias = numpyro.sample("bias", dist.Normal(0, 2))
+        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+        mean = numpyro.deterministic("mean", x @ weights + bias)
+        with numpyro.plate("data", len(x)):
+            numpyro.sample("y", dist.Normal(mean, noise), obs=y)
+
+    return Case(program, {"x": x, "y": y}, {}, furthest(x[:, 0], 12))
+
+
+@functools.cache
+def logistic() -> Case:
+    """Logistic regression without a plate."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(120, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]])
+    y = (rng.random(120) < 1 / (1 + np.exp(-(x @ [1.5, -1.0] + 0.5)))).astype(np.int32)
+
+    def program(x, y=None):
+        weights = numpyro.sample("weights", dist.Normal(jnp.zeros(2), 2.0).to_event(1))
+        bias = numpyro.sample("bias", dist.Normal(0, 2))
+        numpyro.sample("y", dist.Bernoulli(logits=x @ weights + bias), obs=y)
+
+    return Case(program, {"x": x, "y": y}, {}, furthest(x[:, 0], 12))
+
+
+@functools.cache
+def poisson() -> Case:
+    """Poisson regression with an offset, log exposure, that no latent variable belongs to."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=100)
+    exposure = rng.uniform(0.5, 3.0, size=100)
+    y = rng.poisson(exposure * np.exp(0.5 + 0.4 * x)).astype(np.int32)
+
+    def program(x, exposure, y=None):
+        level = numpyro.sample("level", dist.Normal(0, 2))
+        slope = numpyro.sample("slope", dist.StudentT(4, 0, 1))
+        with numpyro.plate("data", len(x)):
+            numpyro.sample("y", dist.Poisson(exposure * jnp.exp(level + slope * x)), obs=y)
+
+    return Case(program, {"x": x, "exposure": exposure, "y": y}, {}, furthest(x, 15))
+
+
+@functools.cache
+def hierarchical() -> Case:
+    """Batters, each with a latent skill; a record is a game with hits and walks, two observed sites."""
+    rng = np.random.default_rng(3)
+    batters, games = 5, 90
+    skill = rng.normal(-0.8, 0.5, size=batters)
+    batter = rng.integers(batters, size=games)
+    hits = rng.binomial(4, 1 / (1 + np.exp(-skill[batter]))).astype(np.int32)
+    walks = rng.poisson(np.exp(0.3 * skill[batter])).astype(np.int32)
+
+    def program(batter, hits=None, walks=None, *, batters):
+        league = numpyro.sample("league", dist.Normal(0, 1))
+        spread = numpyro.sample("spread", dist.HalfNormal(1.0))
+        patience = numpyro.sample("patience", dist.Normal(0, 1))
+        with numpyro.plate("batters", batters):
+            skill = numpyro.sample("skill", dist.Normal(league, spread))
+        with numpyro.plate("games", len(batter)):
+            numpyro.sample("hits", dist.Binomial(4, logits=skill[batter]), obs=hits)
+            numpyro.sample("walks", dist.Poisson(jnp.exp(patience * skill[batter])), obs=walks)
+
+    erased = np.flatnonzero(batter == 1)[:10]
+    records = {"batter": batter.astype(np.int32), "hits": hits, "walks": walks}
+    return Case(program, records, {"batters": batters}, erased)
+
+
+@functools.cache
+def network() -> Case:
+    """A Bayesian neural network with one small hidden layer."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-2, 2, size=(100, 1))
+    y = np.sin(1.5 * x[:, 0]) + 0.2 * rng.normal(size=100)
+
+    def program(x, y=None, *, hidden):
+        inner = numpyro.sample("inner", dist.Normal(0, 1).expand([2, hidden]).to_event(2))
+        outer = numpyro.sample("outer", dist.Normal(0, 1).expand([hidden]).to_event(1))
+        with_bias = jnp.concatenate([x, jnp.ones_like(x)], axis=1)
+        with numpyro.plate("data", len(x)):
+            numpyro.sample("y", dist.Normal(jnp.tanh(with_bias @ inner) @ outer, 0.2), obs=y)
+
+    return Case(program, {"x": x, "y": y}, {"hidden": 4}, furthest(x[:, 0], 10))
