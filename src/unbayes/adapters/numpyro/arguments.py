@@ -51,7 +51,7 @@ def separate(
     call = jax.tree.map(_as_array, (args, kwargs))
     length, axes = _find_records(program, guide, constants, call)
     records, fixed = eqx.partition(call, lambda leaf: _has_length(leaf, length))
-    fixed = jax.tree.map(lambda leaf: _as_float(leaf, theta.dtype), fixed)
+    fixed = jax.tree.map(lambda leaf: _as_fixed(leaf, theta.dtype), fixed)
     records = to_arrays(records, "args", theta.dtype)
     template = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[:1]), records)
     model = Program(program, guide, constants, fixed, template, axes, theta.dtype.name)
@@ -67,9 +67,10 @@ def _as_array(leaf: Any) -> Any:
     return array if array.ndim else array.item()
 
 
-def _as_float(leaf: Any, dtype: jnp.dtype) -> Any:
-    is_float = eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating)
-    return leaf.astype(dtype) if is_float else leaf
+def _as_fixed(leaf: Any, dtype: jnp.dtype) -> Any:
+    if not eqx.is_array(leaf):
+        return leaf
+    return jnp.asarray(leaf, dtype if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf.dtype)
 
 
 def _has_length(leaf: Any, length: int) -> bool:
@@ -168,6 +169,10 @@ def _log_prob_shape(site) -> tuple[int, ...]:
 def _require_supported(structure: _Structure, guide: AutoGuide) -> None:
     """Refuse programs that are not the guide's, or that cannot be taken apart by records."""
     expected = {name: tuple(prototype(guide, name).shape()) for name in latent_shapes(guide)}
+    seen = guide.prototype_trace or {}
+    for name in structure.latent:
+        if name in seen and seen[name]["is_observed"]:
+            raise ValueError(f"args must include the observed values of site {name!r}, got none for it")
     if set(structure.latent) != set(expected):
         raise ValueError(
             f"model must have the latent sites of the guide, {sorted(expected)}, "
@@ -188,7 +193,7 @@ def _require_supported(structure: _Structure, guide: AutoGuide) -> None:
     if structure.mutable:
         raise ValueError(f"model must have no mutable state, got site {structure.mutable[0]!r}")
     if not structure.observed:
-        raise ValueError("args must include the observed values, but no site of the model is observed")
+        raise ValueError("model must observe something, got a program without observed sites")
 
 
 def _record_axes(
@@ -207,51 +212,69 @@ def _record_axes(
     return tuple(axes)
 
 
+class _Check(NamedTuple):
+    """Log-densities of sites, with all the records, some and none; and whether observed values can be."""
+
+    whole: dict[str, Any]
+    some: dict[str, Any]
+    none: dict[str, Any]
+    possible: dict[str, Any]
+
+
 def _require_independent(model: Program, records: Call, theta: Float[Array, " d"]) -> None:
     """Refuse programs in which a record's log-density depends on other records, or a prior on any."""
-    values, _ = constrain(model.guide, theta)
-    values = {**model.constants, **values}
     rows = np.array([count(records) - 1, count(records) - 1, 0])
-    some = jax.tree.map(lambda leaf: leaf[rows], records)
-    whole, trace = run(model.program, values, eqx.combine(records, model.fixed))
-    # Another seed: numbers that the program draws on its own show as a difference.
-    part, _ = run(model.program, values, eqx.combine(some, model.fixed), seed=1)
-    bare, _ = run(model.program, values, eqx.combine(model.template, model.fixed))
+    check = _check(model, records, jax.tree.map(lambda leaf: leaf[rows], records), theta)
     axes = dict(model.axes)
-    for name, each in whole.items():
+    for name, each in check.whole.items():
         if name not in axes:
-            if not (_agree(each, part[name]) and _agree(each, bare[name])):
+            if not (_agree(each, check.some[name]) and _agree(each, check.none[name])):
                 raise ValueError(
                     f"model must not let site {name!r} depend on the records, or must observe it along them: "
                     "its log-density changes with the records that are given"
                 )
             continue
+        if not check.possible[name].all():
+            raise ValueError(f"args must give site {name!r} values in its support, got others among them")
         if not np.isfinite(each).all():
             raise ValueError(
                 f"args must be possible under the guide, but the log-density of site {name!r} is "
                 f"{each[~np.isfinite(each)][0]} there"
             )
-        _require_support(name, trace[name])
-        if not _agree(jnp.take(each, rows, axes[name]), part[name]):
+        if not _agree(np.take(each, rows, axes[name]), check.some[name]):
             raise ValueError(
                 f"model must treat records one by one, but the log-density of site {name!r} for a record "
                 f"depends on which others are given; {BIND}"
             )
 
 
-def _require_support(name: str, site: dict[str, Any]) -> None:
-    """Refuse observed values that the site's distribution cannot give; masked ones may be anything."""
+def _check(model: Program, records: Call, some: Call, theta: Float[Array, " d"]) -> _Check:
+    return jax.tree.map(np.asarray, _compiled_check(model, records, some, theta))
+
+
+@eqx.filter_jit
+def _compiled_check(model: Program, records: Call, some: Call, theta) -> _Check:
+    values = model.constants | constrain(model.guide, theta)[0]
+
+    def log_probs(part, seed=0):
+        return run(model.program, values, eqx.combine(part, model.fixed), seed)
+
+    whole, trace = log_probs(records)
+    possible = {name: _is_possible(trace[name]) for name, _ in model.axes}
+    # Another seed: numbers that the program draws on its own show as a difference.
+    return _Check(whole, log_probs(some, seed=1)[0], log_probs(model.template)[0], possible)
+
+
+def _is_possible(site: dict[str, Any]) -> Array:
+    """Whether observed values lie in the support of the site's distribution; masked ones need not."""
     fn = site["fn"]
     if isinstance(fn, dist.Unit | dist.MaskedDistribution) or fn.support is None:
-        return
-    if not np.all(fn.support(site["value"])):
-        raise ValueError(
-            f"args must give site {name!r} values in its support, {fn.support}, got others among them"
-        )
+        return jnp.ones((), bool)
+    return jnp.asarray(fn.support(site["value"]))
 
 
-def _agree(one: Array, other: Array) -> bool:
-    tolerance = 10 * float(jnp.finfo(one.dtype).eps) ** 0.5
+def _agree(one: np.ndarray, other: np.ndarray) -> bool:
+    tolerance = 10 * float(np.finfo(one.dtype).eps) ** 0.5
     scale = max(1.0, float(np.max(np.abs(one), initial=0)))
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=tolerance * scale)
 

@@ -266,6 +266,9 @@ def _nearest_low_rank(precision, scale, factor) -> tuple[Float[Array, " d"], Flo
         value, gradient = value_and_grad(unflatten(jnp.asarray(parameters, dtype)), precision)
         return float(value), np.asarray(ravel_pytree(gradient)[0], np.float64)
 
-    found = minimize(objective, np.asarray(flat, np.float64), jac=True, method="L-BFGS-B").x
+    # Until rounding stops it: there are few numbers to find.
+    options = {"ftol": 0, "gtol": 0, "maxiter": 1000}
+    start = np.asarray(flat, np.float64)
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", options=options).x
     log_scale, factor = unflatten(jnp.asarray(found, dtype))
     return jnp.exp(log_scale), factor
