@@ -117,27 +117,26 @@ def poisson() -> Case:
 
 
 def hierarchical() -> Case:
-    """Batters, each with a latent skill; a record is a game with hits and walks, two observed sites."""
+    """Batters, each with a latent skill; a record is an at-bat, observed at two sites."""
     rng = np.random.default_rng(3)
-    batters, games = 5, 90
-    skill = rng.normal(-0.8, 0.5, size=batters)
-    batter = rng.integers(batters, size=games)
-    hits = rng.binomial(4, 1 / (1 + np.exp(-skill[batter]))).astype(np.int32)
-    walks = rng.poisson(np.exp(0.3 * skill[batter])).astype(np.int32)
+    batters, turns = 5, 90
+    skill = rng.normal(-0.5, 0.7, size=batters)
+    batter = rng.integers(batters, size=turns).astype(np.int32)
+    hit = (rng.random(turns) < 1 / (1 + np.exp(-skill[batter]))).astype(np.int32)
+    speed = 2 + 0.5 * skill[batter] + 0.5 * rng.normal(size=turns)
 
-    def program(batter, hits=None, walks=None, *, batters):
+    def program(batter, hit=None, speed=None, *, batters):
         league = numpyro.sample("league", dist.Normal(0, 1))
         spread = numpyro.sample("spread", dist.HalfNormal(1.0))
-        patience = numpyro.sample("patience", dist.Normal(0, 1))
+        base = numpyro.sample("base", dist.Normal(0, 2))
         with numpyro.plate("batters", batters):
             skill = numpyro.sample("skill", dist.Normal(league, spread))
-        with numpyro.plate("games", len(batter)):
-            numpyro.sample("hits", dist.Binomial(4, logits=skill[batter]), obs=hits)
-            numpyro.sample("walks", dist.Poisson(jnp.exp(patience * skill[batter])), obs=walks)
+        with numpyro.plate("turns", len(batter)):
+            numpyro.sample("hit", dist.Bernoulli(logits=skill[batter]), obs=hit)
+            numpyro.sample("speed", dist.Normal(base + 0.5 * skill[batter], 0.5), obs=speed)
 
     erased = np.flatnonzero(batter == 1)[:10]
-    records = {"batter": batter.astype(np.int32), "hits": hits, "walks": walks}
-    return Case(program, records, {"batters": batters}, erased)
+    return Case(program, {"batter": batter, "hit": hit, "speed": speed}, {"batters": batters}, erased)
 
 
 def network() -> Case:
