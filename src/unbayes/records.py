@@ -77,7 +77,10 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
 
 
 def to_arrays(records: Any, name: str, dtype: jnp.dtype) -> Any:
-    """Finite arrays that share their leading axis; floats get the given type, integers stay."""
+    """Refuse what is not a pytree of finite arrays that share their leading axis, with a sentence.
+
+    Floating-point arrays get the type `dtype`; integers and booleans keep theirs.
+    """
     leaves, structure = jax.tree.flatten(records)
     if not leaves:
         raise ValueError(f"{name} must hold at least one array, got {records!r}")

@@ -17,13 +17,13 @@ from flowjax.bijections import (
     Permute,
     Scan,
 )
-from jax.scipy.optimize import minimize
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 from paramax.utils import inv_softplus
 
 from unbayes.posteriors.base import AbstractVariational
 from unbayes.posteriors.gaussian import FullGaussian
+from unbayes.posteriors.mode import climb_density
 
 Permutation = Literal["reverse", "random", "none"]
 
@@ -113,24 +113,7 @@ class AutoregressiveFlow(AbstractVariational):
         """Where the density is largest, by BFGS from the likeliest of a thousand draws."""
         if key is None:
             raise ValueError("key must be given: the mode of a flow is searched from random starts")
-        return _climb(self, key, starts)
-
-
-@eqx.filter_jit
-def _climb(flow: AutoregressiveFlow, key, starts: int):
-    """Climb in the frame's coordinates, so that curvature is of order one."""
-    draws, log_prob = flow.sample_and_log_prob(key, (1000,))
-    frame = paramax.unwrap(flow.frame)
-    best = draws[jnp.argsort(-log_prob)[:starts]]
-
-    def descend(theta):
-        start = frame.whiten(theta)
-        found = minimize(lambda z: -flow._log_prob(frame.colour(z)), start, method="BFGS")
-        better = jnp.isfinite(found.fun) & (found.fun < -flow._log_prob(theta))
-        return frame.colour(jnp.where(better, found.x, start))
-
-    tops = jax.vmap(descend)(best)
-    return tops[jnp.argmax(flow.log_prob(tops))]
+        return climb_density(self, self.frame.tree, key, starts)
 
 
 def _layer(key, dim: int, width: int, depth: int, permutation: Permutation) -> AbstractBijection:

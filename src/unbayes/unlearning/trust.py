@@ -101,7 +101,7 @@ def doubts_about_step(
     if not knows_curvature:
         reason = (
             "a diagonal posterior hides how parameters depend on each other: the step may miss or overshoot; "
-            "keep the curvature with fit(..., memory=0)"
+            "give a memory, if only one of no records, which keeps the curvature"
         )
         doubts.append(Doubt(reason))
     if measures.second_term is not None:

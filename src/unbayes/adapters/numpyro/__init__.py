@@ -1,0 +1,5 @@
+"""Unlearning for NumPyro: from a model, a trained guide and erased arguments to parameters for the guide."""
+
+from unbayes.adapters.numpyro.api import UnlearnedGuide as UnlearnedGuide
+from unbayes.adapters.numpyro.api import remember as remember
+from unbayes.adapters.numpyro.api import unlearn as unlearn
