@@ -151,9 +151,9 @@ def cross_entropy(
 ) -> Float[Array, ""]:
     """−Σ_s w_s log q̃(θ_s), the part of the reverse KL, equation (9), that depends on q̃; minimised."""
     weights = jnp.exp(log_weights)
-    if not isinstance(candidate, FullGaussian):
+    if not isinstance(candidate, FullGaussian) or len(thetas) <= candidate.dim:
         return -weights @ candidate.log_prob(thetas)
-    # A dense Gaussian needs no more of the draws than their moments, which do not move with q̃.
+    # A dense Gaussian needs no more of many draws than their moments, which do not move with q̃.
     mean = weights @ thetas / weights.sum()
     centred = thetas - mean
     around_zero = FullGaussian(jnp.zeros_like(candidate.mean), candidate.scale_tril)
