@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 GAUSS_HERMITE_NODES = 40
-# Per axis of a grid in two dimensions; in more, a grid that is fine enough has too many of them.
+# Per axis of a grid in two dimensions, at most; in more, a grid that is fine enough has too many of them.
 GRID_NODES = 20
 
 
