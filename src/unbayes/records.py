@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-
 # Records up to which a batch costs next to nothing, so that smaller ones are filled up to it.
 SMALLEST_BATCH = 128
 

@@ -220,8 +220,8 @@ class LinearModel(AbstractModel):
     ) -> AbstractPredictive:
         """Predictive distributions at inputs x.
 
-        By quadrature where the posterior is Gaussian and f a scalar; otherwise from `draws` samples of f or of
-        θ, for which `key` must be given.
+        By quadrature where the posterior is Gaussian and f a scalar; otherwise from `draws` samples, of f or
+        of θ, for which `key` must be given.
         """
         design, variance = self.encode_inputs(x)
         if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
