@@ -1,5 +1,7 @@
 """Nodes for expectations under a standard normal."""
 
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -44,6 +46,11 @@ def gauss_laguerre(dtype: jnp.dtype, count: int = 32) -> Nodes:
     return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights * np.exp(points), dtype))
 
 
+def centre_node(dim: int, dtype: jnp.dtype) -> Nodes:
+    """The mean alone: expectations become values at it, and natural gradients Newton steps."""
+    return Nodes(jnp.zeros((1, dim), dtype), jnp.ones(1, dtype))
+
+
 def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> Nodes:
     """Common random numbers: draws in antithetic pairs, whitened so that second moments are exact.
 
@@ -73,11 +80,16 @@ def is_sampled(dim: int) -> bool:
 def standard_normal_nodes(
     dim: int, dtype: jnp.dtype, key: PRNGKeyArray | None = None, count: int = 256
 ) -> Nodes:
-    """Gauss–Hermite nodes in one or two dimensions, common random numbers (which need `key`) in more."""
+    """Gauss–Hermite nodes in one or two dimensions, common random numbers (which need `key`) in more.
+
+    `count` bounds their number in two dimensions, and is it in more; one is the mean alone.
+    """
     if dim == 1:
         return gauss_hermite(dtype)
+    if count == 1:
+        return centre_node(dim, dtype)
     if dim == 2:
-        return grid_nodes(dim, dtype, GRID_NODES)
+        return grid_nodes(dim, dtype, min(GRID_NODES, math.isqrt(count)))
     if key is None:
         raise ValueError(f"key must be given: expectations over {dim} dimensions are sampled")
     return random_nodes(key, dim, dtype, count)

@@ -134,7 +134,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance)
+            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
             each = jax.vmap(self._record_expectation, (0, 0, 0, None))(*moments, evidence.targets, nodes)
             return weighted_sum(each, weights)
 
@@ -145,7 +145,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance)
+            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
             slope, curvature = self._slope_and_curvature(*moments, evidence.targets, nodes)
             if weights is not None:
                 slope, curvature = weights[:, None] * slope, weights[:, None, None] * curvature
@@ -158,7 +158,7 @@ class LinearModel(AbstractModel):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
         def part(evidence):
-            mean, root = self._predictor_moments(gaussian, evidence.design, evidence.variance)
+            mean, root = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
             _, curvature = self._slope_and_curvature(mean, root, evidence.targets, nodes)
             return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
 
@@ -187,10 +187,13 @@ class LinearModel(AbstractModel):
         """Values of f at the nodes, for one record."""
         return mean + nodes.points @ root[:, : self.integral_dim].T
 
-    def _predictor_moments(self, gaussian: AbstractGaussian, design, variance):
+    def _predictor_moments(self, gaussian: AbstractGaussian, design, variance, nodes: Nodes):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
         outputs = self.likelihood.outputs
         mean = design @ gaussian.mean.reshape(outputs, -1).T
+        if outputs > 1 and len(nodes.weights) == 1:
+            # The mean alone is looked at.
+            return mean, jnp.zeros((*mean.shape, outputs), mean.dtype)
         factor = gaussian.output_factor(design, outputs)
         if outputs == 1:
             spread = (factor**2).sum((1, 2))
@@ -272,7 +275,7 @@ def _quadrature_predictive(model: LinearModel, gaussian: AbstractGaussian, desig
 
 @eqx.filter_jit
 def _node_predictive(model: LinearModel, gaussian: AbstractGaussian, design, nodes: Nodes):
-    mean, root = model._predictor_moments(gaussian, design, None)
+    mean, root = model._predictor_moments(gaussian, design, None, nodes)
     f = jax.vmap(model._values, (0, 0, None), 1)(mean, root, nodes)
     return model.likelihood.predictive(f, jnp.log(nodes.weights))
 

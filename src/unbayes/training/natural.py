@@ -1,5 +1,6 @@
 """Variational inference by natural gradients, for Gaussian families."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +14,7 @@ from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, c
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
 from unbayes.progress import AbstractProgress
+from unbayes.quadrature import centre_node
 from unbayes.records import padded
 from unbayes.training.base import AbstractTraining, Trained
 
@@ -35,7 +37,8 @@ class NaturalGradientVI(AbstractTraining):
     tolerance
         Stationarity, in nats, at which to stop; 100 roundings of the posterior's type at least.
     nodes
-        Number of common random numbers, where quadrature is not possible.
+        Number of common random numbers, where quadrature is not possible, and bound on that of a grid in two
+        dimensions. A single one is the mean: the result is Laplace's approximation, and its ELBO no bound.
     """
 
     iterations: int = 1000
@@ -83,10 +86,12 @@ def _laplace(bound: Bound, family, start) -> tuple[AbstractGaussian, Array]:
 
     A natural-gradient step of a point mass is a Newton step, so sites serve here too.
     """
+    model = bound.model
+    bound = dataclasses.replace(bound, nodes=centre_node(model.integral_dim, model.dtype))
 
     def log_joint(mean):
-        deviations, total = bound.model.log_likelihood_at(mean[None], bound.evidence, bound.weights)
-        return bound.model.log_prior(mean) + total + deviations[0]
+        deviations, total = model.log_likelihood_at(mean[None], bound.evidence, bound.weights)
+        return model.log_prior(mean) + total + deviations[0]
 
     def advance(state):
         mean, value, _, _, iteration = state

@@ -23,8 +23,10 @@ from unbayes.training import NaturalGradientVI, Trained
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
 COUNT = Interval(Integral, 1, None, closed="left")
-# Values of f over which a softmax of several classes is averaged in training.
-TRAINING_NODES = 144
+# Values of f over which the softmax of three classes is averaged in training.
+GRID_NODES = 144
+# Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
+DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
 
 
 class AbstractUnlearner(BaseEstimator, abc.ABC):
@@ -172,16 +174,20 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
 
 
 class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
-    """Two classes by their log-odds, or several by softmax."""
+    """Two classes by their log-odds, or several by softmax.
+
+    Beliefs are variational for up to three classes. For more, where expectations under a belief would have to
+    be sampled, they are Laplace's approximation: the mode, and the curvature there.
+    """
 
     _parameter_constraints: ClassVar[dict] = {
         **AbstractUnlearner._parameter_constraints,
-        "memory": [Interval(Integral, 0, None, closed="left"), None],
+        "memory": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
         "max_iter": [COUNT],
         "tol": [POSITIVE],
     }
 
-    memory: int | None
+    memory: int | str | None
     max_iter: int
     tol: float
 
@@ -215,8 +221,12 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         with jax.enable_x64(True):
             likelihood = BernoulliLikelihood() if len(classes) == 2 else CategoricalLikelihood(len(classes))
             framed = self._choose(X, labels, likelihood, rng)
-            method = NaturalGradientVI(self.max_iter, self.tol, TRAINING_NODES)
-            state, trained = State.train(framed, X, labels, seed=seed, method=method, memory=self.memory)
+            nodes = 1 if framed.model.is_sampled else GRID_NODES
+            training = NaturalGradientVI(self.max_iter, self.tol, nodes)
+            memory = self.memory
+            if isinstance(memory, str):
+                memory = DEFAULT_MEMORY if framed.model.dim <= LARGEST_WITH_MEMORY else None
+            state, trained = State.train(framed, X, labels, seed=seed, training=training, memory=memory)
         self.classes_ = classes
         self._report(trained)
         return self._adopt(state)
@@ -236,7 +246,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         return self.classes_[likeliest]
 
     def _report(self, trained: Trained) -> None:
-        self.elbo_, self.n_iter_ = trained.elbo, len(trained.trace)
+        self.n_iter_ = len(trained.trace)
         if not trained.converged:
             warnings.warn(
                 f"training did not converge to tol={self.tol} in {self.n_iter_} iterations of at most "

@@ -116,15 +116,15 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         Standard deviation of the log-odds before any data.
     memory
         Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
-        when they are erased. None keeps none. Records that are kept are training data, and to be protected as
-        such.
+        when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
+        Records that are kept are training data, and to be protected as such.
     max_iter
         Passes over the data, at most.
     tol
         KL, in nats, that a step of training may still move the belief at the end.
     random_state
         Seed or generator: the inducing inputs, the rows on which lengthscales are tried, the records that are
-        kept and, for more than three classes, the numbers with which integrals are sampled.
+        kept and, for more than three classes, the numbers with which predictions are averaged.
 
     Attributes
     ----------
@@ -134,8 +134,6 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         Shape (m, n_features).
     lengthscale_
         Shape (n_features,).
-    elbo_
-        Lower bound on log p(D) of the training records.
     n_iter_
         Passes that training took, after those that found a start.
     """
@@ -153,7 +151,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         kernel="rbf",
         lengthscale="auto",
         signal_scale=3.0,
-        memory=100,
+        memory="auto",
         max_iter=200,
         tol=1e-8,
         random_state=None,

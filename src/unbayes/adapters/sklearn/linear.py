@@ -89,15 +89,15 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         Whether to add an intercept, with a wide prior.
     memory
         Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
-        when they are erased. None keeps none. Records that are kept are training data, and to be protected as
-        such.
+        when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
+        Records that are kept are training data, and to be protected as such.
     max_iter
         Passes over the data, at most.
     tol
         KL, in nats, that a step of training may still move the belief at the end.
     random_state
         Seed or generator: which records are kept and, for more than three classes, the numbers with which
-        integrals are sampled.
+        predictions are averaged.
 
     Attributes
     ----------
@@ -107,8 +107,6 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         Means of the weights, shape (1, n_features), or (n_classes, n_features) for more than two classes.
     intercept_
         Means of the intercepts, shape (1,) or (n_classes,).
-    elbo_
-        Lower bound on log p(D) of the training records.
     n_iter_
         Passes that training took, after those that found a start.
     """
@@ -124,7 +122,7 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         *,
         prior_scale=1.0,
         fit_intercept=True,
-        memory=100,
+        memory="auto",
         max_iter=200,
         tol=1e-8,
         random_state=None,

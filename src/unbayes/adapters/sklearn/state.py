@@ -16,7 +16,8 @@ from unbayes.models import LinearModel
 from unbayes.posteriors import AbstractPosterior
 from unbayes.records import padded
 from unbayes.training import NaturalGradientVI, Trained, fit
-from unbayes.unlearning import Auto, NaturalGradient, Statistics, Unlearned, solve, summarise
+from unbayes.unlearning import Exact, NaturalGradient, Statistics, Unlearned, solve, summarise
+from unbayes.unlearning.base import AbstractAdditiveMethod
 
 # Elements, values of f times inputs, that one call may hold: some tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
@@ -58,6 +59,8 @@ class State(NamedTuple):
         q(θ|D), at which all statistics are taken.
     memory
         What training kept; records of it that were erased are blank.
+    method
+        How records are taken out.
     seed
         Of the key for whatever is random.
     posterior
@@ -69,6 +72,7 @@ class State(NamedTuple):
     framed: Framed
     trained: AbstractPosterior
     memory: Memory
+    method: AbstractAdditiveMethod
     seed: int
     posterior: AbstractPosterior
     statistics: Statistics | None = None
@@ -81,15 +85,18 @@ class State(NamedTuple):
         targets: np.ndarray,
         *,
         seed: int,
-        method: NaturalGradientVI | None = None,
+        training: NaturalGradientVI | None = None,
         memory: int | None = None,
     ) -> tuple[Self, Trained]:
-        """Train on all records."""
+        """Train on all records: exactly, where `training` is None."""
         records = framed.records(X, targets)
-        trained = fit(framed.model, records, method=method, memory=memory, key=jax.random.key(seed))
+        trained = fit(framed.model, records, method=training, memory=memory, key=jax.random.key(seed))
         assert trained.memory is not None
         belief = at_rest(trained.posterior)
-        return cls(at_rest(framed), belief, at_rest(trained.memory), seed, belief), trained
+        # One node in training, Laplace's approximation, asks for one node in unlearning.
+        nodes = {} if training is None or training.nodes > 1 else {"nodes": 1}
+        method = Exact() if training is None else NaturalGradient(**nodes)
+        return cls(at_rest(framed), belief, at_rest(trained.memory), method, seed, belief), trained
 
     @property
     def remaining(self) -> int:
@@ -105,7 +112,7 @@ class State(NamedTuple):
         key = jax.random.key(self.seed)
         model, trained, memory = in_use((self.framed.model, self.trained, self.memory))
         records = self.framed.records(X, targets)
-        statistics = summarise(trained, model, records, memory=memory, key=key)
+        statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
         result = solve(trained, model, statistics, memory=memory, key=key)
