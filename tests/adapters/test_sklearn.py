@@ -69,15 +69,14 @@ def prediction(estimator, X):
     return estimator.predict_proba(X) if is_classifier(estimator) else np.stack(estimator.predict(X, True))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
-    """The checks train on dozens of shapes, and none of them for long."""
+    """The tests train on dozens of shapes, and none of them for long."""
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("name", ["linear", "logistic", "process", "process classes"])
 def test_scikit_learns_own_checks(name):
     estimator = clone(ESTIMATORS[name])
@@ -192,7 +191,8 @@ def test_frames_keep_their_columns(frame):
     assert list(estimator.feature_names_in_) == ["size", "weight"]
     some = frame({"size": X[gone, 0], "weight": X[gone, 1]})
     estimator.unlearn(some, y[gone])
-    np.testing.assert_array_equal(estimator.coef_, fitted("logistic").unlearn(X[gone], y[gone]).coef_)
+    expected = fitted("logistic").unlearn(X[gone], y[gone]).coef_
+    np.testing.assert_allclose(estimator.coef_, expected, rtol=1e-10)
     swapped = frame({"weight": X[gone, 1], "size": X[gone, 0]})
     with pytest.raises(ValueError, match="feature names"):
         estimator.unlearn(swapped, y[gone])
@@ -220,7 +220,10 @@ def test_one_class_may_be_missing_among_the_erased():
 
 
 BAD = {
-    "unknown label": (lambda X, y: (X[:2], np.array(["ham", "egg"])), "labels among .* got .*'egg' in row 1"),
+    "unknown label": (
+        lambda X, y: (X[:2], np.array(["ham", "egg"])),
+        "labels among .'ham', 'spam'., got 'egg' in row 1",
+    ),
     "too few columns": (lambda X, y: (X[:, :1], y), "X has 1 features, but .* is expecting 2"),
     "NaN": (lambda X, y: (X * np.nan, y), "Input X contains NaN"),
     "nothing": (lambda X, y: (X[:0], y[:0]), r"Found array with 0 sample\(s\)"),
@@ -274,7 +277,7 @@ def test_bad_parameters_are_named(estimator, message):
 
 def test_a_single_class_and_too_few_passes_are_told():
     X, y = data("logistic")
-    with pytest.raises(ValueError, match=r"y must hold at least two classes, got one class: .*ham"):
+    with pytest.raises(ValueError, match="y must hold at least two classes, got one class: 'ham'"):
         clone(ESTIMATORS["logistic"]).fit(X[:5], np.full(5, "ham"))
     with pytest.warns(ConvergenceWarning, match="max_iter=1: a step would still move the belief"):
         clone(ESTIMATORS["logistic"]).set_params(max_iter=1).fit(X, y)

@@ -216,7 +216,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {classes[0]!r}")
+            raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
         rng, seed = self._seeded()
         with jax.enable_x64(True):
             likelihood = BernoulliLikelihood() if len(classes) == 2 else CategoricalLikelihood(len(classes))
@@ -260,8 +260,8 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         """Class numbers; labels that were never seen are refused."""
         unknown = ~np.isin(y, self.classes_)
         if unknown.any():
+            row = int(np.argmax(unknown))
             raise ValueError(
-                f"y must hold labels among {list(self.classes_)}, got {y[unknown][0]!r} in row "
-                f"{int(np.argmax(unknown))}"
+                f"y must hold labels among {self.classes_.tolist()}, got {y.tolist()[row]!r} in row {row}"
             )
         return np.searchsorted(self.classes_, y)

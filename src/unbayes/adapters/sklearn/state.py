@@ -115,18 +115,16 @@ class State(NamedTuple):
         statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
-        result = solve(trained, model, statistics, memory=memory, key=key)
-        # The result of a method that was given the memory would keep the erased records alive.
-        method = result.method
-        method = dataclasses.replace(method, memory=None) if isinstance(method, NaturalGradient) else method
+        result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
         posterior = at_rest(result.posterior)
+        # The method that ran was given the memory, and would keep the erased records alive.
         result = dataclasses.replace(
-            result, posterior=posterior, memory=at_rest(result.memory), method=method
+            result, posterior=posterior, memory=at_rest(result.memory), method=self.method
         )
         memory = _blank(memory, statistics.matches)
         # Blank records change the fingerprint of the memory, not the statistics.
-        method, _ = Auto().with_memory(memory).choose(trained, model)
-        statistics = dataclasses.replace(statistics, origin=method.origin(trained, model, key))
+        origin = self.method.with_memory(memory).origin(trained, model, key)
+        statistics = dataclasses.replace(statistics, origin=origin)
         return (
             self._replace(memory=at_rest(memory), posterior=posterior, statistics=at_rest(statistics)),
             result,
