@@ -51,7 +51,9 @@ class Memory(eqx.Module):
 
     def matches(self, evidence: Any) -> Float[Array, " k"] | None:
         """How many of the records in `evidence` equal each record of the coreset; adds up over batches."""
-        return None if self.coreset is None else _matches(self.coreset, *padded(evidence, self.weights.dtype))
+        if self.coreset is None or self.weights is None:
+            return None
+        return _matches(self.coreset, *padded(evidence, self.weights.dtype))
 
     def disregarding(self, matches: Float[Array, " k"] | None) -> Self:
         """The same memory, with no weight on the records of the coreset that were erased."""

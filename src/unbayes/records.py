@@ -85,7 +85,7 @@ def require_records(total: int, name: str) -> None:
         raise ValueError(f"{name} must hold at least one record, got none")
 
 
-def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, np.ndarray]:
+def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, jax.Array]:
     """The records up to a round number, the last one repeated, and weights that count only the given ones.
 
     Compiled functions then serve many numbers of records: a little work in vain saves seconds of compiling.
@@ -94,7 +94,7 @@ def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, np.ndarray]:
     size = max(total, SMALLEST_BATCH)
     grain = 1 << (size.bit_length() - 4)
     extra = -(-size // grain) * grain - total
-    weights = np.repeat(np.array([1, 0], dtype), [total, extra])
+    weights = jnp.asarray(np.repeat(np.array([1, 0], dtype), [total, extra]))
     if not extra:
         return records, weights
     rows = np.minimum(np.arange(total + extra), total - 1)

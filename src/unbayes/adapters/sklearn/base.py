@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbayes.adapters.sklearn.state import Framed, State
 from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
-from unbayes.posteriors import AbstractPosterior
+from unbayes.posteriors import FullGaussian
 from unbayes.training import NaturalGradientVI, Trained
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -39,6 +39,7 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     _parameter_constraints: ClassVar[dict] = {"random_state": ["random_state"]}
 
     random_state: Any
+    _state: State
 
     @abc.abstractmethod
     def fit(self, X, y) -> Self:
@@ -69,7 +70,7 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             since `fit`.
         """
         check_is_fitted(self)
-        X, y = validate_data(self, X, y, reset=False, dtype=np.float64)
+        X, y = self._validated(X, y, reset=False)
         targets = self._targets(y)
         if len(targets) > self._state.remaining:
             raise ValueError(
@@ -95,12 +96,16 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
         return self._state.framed.model
 
     @property
-    def posterior_(self) -> AbstractPosterior:
+    def posterior_(self) -> FullGaussian:
         """The belief over the parameters, without what was erased."""
         return self._state.posterior
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
+
+    def _validated(self, X, *y, **settings) -> Any:
+        """Float64 inputs, and targets where given, or scikit-learn's own sentence on why not."""
+        return validate_data(self, X, *y, dtype=np.float64, **settings)
 
     def _describe(self) -> None:
         """Set the attributes that follow from the belief."""
@@ -135,7 +140,7 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
             Real numbers, shape (n,).
         """
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = self._validated(X, y, y_numeric=True)
         y = self._targets(y)
         rng, seed = self._seeded()
         with jax.enable_x64(True):
@@ -161,7 +166,7 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
             Shape (n,), only where `return_std`.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._validated(X, reset=False)
         with jax.enable_x64(True):
             parts = self._state.predict(X)
         mean = self._state.framed.target_offset + np.concatenate([part.mean for part in parts])
@@ -212,7 +217,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
             Class labels of any kind, shape (n,).
         """
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._validated(X, y)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -234,7 +239,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
     def predict_proba(self, X) -> Float[np.ndarray, "n c"]:
         """Probabilities of the classes in the order of `classes_`, shape (n, n_classes)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._validated(X, reset=False)
         with jax.enable_x64(True):
             parts = self._state.predict(X)
         return np.concatenate([np.exp(part.log_probabilities) for part in parts])

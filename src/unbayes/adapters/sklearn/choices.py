@@ -128,4 +128,4 @@ def inducing_inputs(X: Float[np.ndarray, "n k"], count: int, rng) -> Float[np.nd
     if len(different) <= count:
         return different
     seed = rng.randint(np.iinfo(np.int32).max)
-    return KMeans(count, n_init=1, max_iter=20, random_state=seed).fit(X).cluster_centers_
+    return KMeans(count, max_iter=20, random_state=seed).fit(X).cluster_centers_

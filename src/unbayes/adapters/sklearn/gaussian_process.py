@@ -96,6 +96,7 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
 
     def _describe(self):
         self.inducing_inputs_, self.lengthscale_, self.signal_scale_ = _process_attributes(self.model_)
+        assert isinstance(self.model_.likelihood, GaussianLikelihood)
         self.noise_scale_ = float(self.model_.likelihood.noise_scale)
 
 
@@ -209,4 +210,5 @@ def _process(estimator, X, kernel, likelihood, rng) -> LinearModel:
 def _process_attributes(model: LinearModel) -> tuple[np.ndarray, np.ndarray, float]:
     assert isinstance(model.features, InducingInputs)
     kernel = model.features.kernel
-    return model.features.locations, kernel.lengthscales, float(kernel.variance) ** 0.5
+    locations, lengthscales = np.asarray(model.features.locations), np.asarray(kernel.lengthscales)
+    return locations, lengthscales, float(kernel.variance) ** 0.5

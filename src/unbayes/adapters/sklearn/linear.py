@@ -74,8 +74,10 @@ class BayesianLinearRegression(AbstractUnlearningRegressor):
         weights, intercepts = _coefficients(self._state, self.fit_intercept)
         self.coef_ = weights[0]
         self.intercept_ = float(intercepts[0] + self._state.framed.target_offset)
-        self.noise_scale_ = float(self.model_.likelihood.noise_scale)
-        self.prior_scale_ = float(self.model_.prior.scale[-1])
+        model = self.model_
+        assert isinstance(model.likelihood, GaussianLikelihood)
+        self.noise_scale_ = float(model.likelihood.noise_scale)
+        self.prior_scale_ = float(model.prior.variance[-1]) ** 0.5
 
 
 class BayesianLogisticRegression(AbstractUnlearningClassifier):
@@ -156,7 +158,7 @@ def _coefficients(
     state: State, has_intercept: bool
 ) -> tuple[Float[np.ndarray, "o k"], Float[np.ndarray, " o"]]:
     """Means of weights and intercepts, for inputs as users have them."""
-    weights = state.posterior.mean.reshape(state.framed.model.likelihood.outputs, -1)
+    weights = np.asarray(state.posterior.mean).reshape(state.framed.model.likelihood.outputs, -1)
     if not has_intercept:
         return weights.copy(), np.zeros(len(weights))
     return weights[:, 1:].copy(), weights[:, 0] - weights[:, 1:] @ state.framed.input_offset

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from unbayes.memory import Memory
 from unbayes.models import LinearModel
-from unbayes.posteriors import AbstractPosterior
+from unbayes.posteriors import FullGaussian
 from unbayes.records import padded
 from unbayes.training import NaturalGradientVI, Trained, fit
 from unbayes.unlearning import Exact, NaturalGradient, Statistics, Unlearned, solve, summarise
@@ -70,11 +70,11 @@ class State(NamedTuple):
     """
 
     framed: Framed
-    trained: AbstractPosterior
+    trained: FullGaussian
     memory: Memory
     method: AbstractAdditiveMethod
     seed: int
-    posterior: AbstractPosterior
+    posterior: FullGaussian
     statistics: Statistics | None = None
 
     @classmethod
@@ -92,10 +92,12 @@ class State(NamedTuple):
         records = framed.records(X, targets)
         trained = fit(framed.model, records, method=training, memory=memory, key=jax.random.key(seed))
         assert trained.memory is not None
+        assert isinstance(trained.posterior, FullGaussian)
         belief = at_rest(trained.posterior)
         # One node in training, Laplace's approximation, asks for one node in unlearning.
-        nodes = {} if training is None or training.nodes > 1 else {"nodes": 1}
-        method = Exact() if training is None else NaturalGradient(**nodes)
+        laplace = training is not None and training.nodes == 1
+        removal = NaturalGradient(nodes=1) if laplace else NaturalGradient()
+        method = Exact() if training is None else removal
         return cls(at_rest(framed), belief, at_rest(trained.memory), method, seed, belief), trained
 
     @property
@@ -117,6 +119,7 @@ class State(NamedTuple):
             statistics = in_use(self.statistics) + statistics
         result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
         posterior = at_rest(result.posterior)
+        assert isinstance(posterior, FullGaussian)
         # The method that ran was given the memory, and would keep the erased records alive.
         result = dataclasses.replace(
             result, posterior=posterior, memory=at_rest(result.memory), method=self.method
