@@ -7,11 +7,11 @@ from typing import NamedTuple, Self
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
+from unbayes.posteriors.gram import dense_gram
 from unbayes.quadrature import safe_sqrt
 
 LOG_2PI = math.log(2 * math.pi)
@@ -369,26 +369,11 @@ class FullGaussian(AbstractGaussian):
 
     def gram(self, design, weights):
         """The whole matrix, shape (d, d)."""
-        outputs, size = weights.shape[1], design.shape[1]
-        if outputs == 1:
-            return (weights[:, 0] * design).T @ design
-        # Both factors are symmetric, so that a quarter of the products is enough.
-        (rows, columns), place = _triangle(size)
-        (above, beside), block = _triangle(outputs)
-        products = weights[:, above, beside].T @ (design[:, rows] * design[:, columns])
-        return products[block[:, None, :, None], place[None, :, None, :]].reshape(self.dim, self.dim)
+        return dense_gram(design, weights)
 
     def to_full(self) -> "FullGaussian":
         """Itself."""
         return self
-
-
-def _triangle(size: int) -> tuple[tuple[np.ndarray, np.ndarray], Int[np.ndarray, "n n"]]:
-    """Indices of an upper triangle, and where among them every entry of a symmetric matrix is found."""
-    upper = np.triu_indices(size)
-    place = np.zeros((size, size), int)
-    place[upper] = place[upper[::-1]] = np.arange(len(upper[0]))
-    return upper, place
 
 
 def _interpolate(start: GaussianNatural, end: GaussianNatural, step) -> GaussianNatural:
