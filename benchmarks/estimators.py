@@ -91,7 +91,7 @@ def main() -> None:
             ]
             lines.append(f"| {' | '.join(cells)} |")
             console.print(lines[-1])
-    Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
+            Path(__file__).with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
