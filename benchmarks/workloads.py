@@ -1,15 +1,14 @@
 """What is measured on, and how time is taken."""
 
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import unbayes as ub
+from unbayes.experiments import data
 from unbayes.experiments.base import Problem, Records, split
 from unbayes.experiments.moon import moon
 from unbayes.experiments.scenarios import standardise
@@ -29,13 +28,12 @@ def seconds(call: Callable[[], Any], repetitions: int = 5) -> float:
 
 
 def banknote_records() -> Records | None:
-    """UCI banknote authentication, standardised; None where UNBAYES_DATA does not point to it."""
-    path = Path(os.environ.get("UNBAYES_DATA", "")) / "banknote_authentication.csv"
-    if not path.is_file():
+    """UCI banknote authentication, standardised; None where it is not to be had."""
+    try:
+        x, y = data.banknote()
+    except data.DataMissing:
         return None
-    lines = path.read_text().splitlines()
-    data = np.array([line.split(",") for line in lines if line[0].isdigit() or line[0] == "-"], float)
-    return standardise(data[:, :4]), data[:, 4].astype(int)
+    return standardise(x), y
 
 
 def banknote() -> Problem | None:

@@ -4,7 +4,6 @@ import functools
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import unbayes as ub
@@ -50,11 +49,3 @@ def logistic(erased: int = 20) -> Problem:
 def trained(make, part: str = "full", family=ub.FullGaussian):
     problem = make()
     return ub.fit(problem.model, getattr(problem, part), family=family, key=KEY).posterior
-
-
-def bimodal():
-    """The paper's appendix: a likelihood that turns a mixture of two Gaussians into one of them."""
-    model = ub.DensityModel(
-        lambda theta: jnp.zeros(()), lambda theta, record: jnp.logaddexp(0.0, 2 * theta[0] - 2), dim=1
-    )
-    return ub.DiagonalGaussian(jnp.array([1.004]), jnp.array([1.390])), model, np.zeros(1)

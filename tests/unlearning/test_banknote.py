@@ -1,27 +1,23 @@
 """Banknote authentication: what a memory is worth, on real data."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import unbayes as ub
 from problems import KEY
+from unbayes.experiments import data
 from unbayes.experiments.base import split
 from unbayes.experiments.scenarios import standardise
 from unbayes.metrics import predictive_kl
 
-FILE = Path(os.environ.get("UNBAYES_DATA", "")) / "banknote_authentication.csv"
 pytestmark = pytest.mark.skipif(
-    not FILE.is_file(), reason="UNBAYES_DATA does not hold banknote_authentication.csv"
+    data.find(data.BANKNOTE_FILE) is None, reason=f"UNBAYES_DATA does not hold {data.BANKNOTE_FILE}"
 )
 
 
 def _problem(rows):
-    lines = FILE.read_text().splitlines()
-    data = np.array([line.split(",") for line in lines if line[0] in "-0123456789"], float)
-    records = standardise(data[:, :4]), data[:, 4].astype(int)
+    x, y = data.banknote()
+    records = standardise(x), y
     return split(ub.logistic_regression(4, prior_scale=100.0), records, rows(*records))
 
 

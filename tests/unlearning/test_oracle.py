@@ -7,7 +7,8 @@ import optax
 import pytest
 
 import unbayes as ub
-from problems import KEY, bimodal, linear_gaussian, logistic, trained
+from problems import KEY, linear_gaussian, logistic, trained
+from unbayes.experiments.bimodal import problem as bimodal
 from unbayes.metrics import parameter_kl
 
 DECAYING = optax.adam(optax.cosine_decay_schedule(1e-2, 1500))

@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import matplotlib
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 import unbayes as ub
+from unbayes.experiments import figures
 from unbayes.experiments.base import Problem
 from unbayes.experiments.moon import moon
 from unbayes.metrics import predictive_kl
-from unbayes.models import ClassPredictive
 from unbayes.posteriors import AbstractPosterior
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
 
 # Beside our own, the settings of the paper's figure at the λ that its text discusses.
 METHODS = {
@@ -100,46 +95,15 @@ def picture(comparison: Comparison, path: Path) -> None:
         **{name: result.posterior for name, result in comparison.unlearned.items()},
     }
     columns = 4
-    rows = -(-len(surfaces) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(13, 3 * rows), sharex=True, sharey=True, layout="constrained"
-    )
-    image = None
+    figure, axes = figures.canvas(-(-len(surfaces) // columns), columns, (3.25, 3), sharex=True, sharey=True)
+    images = []
     for axis, (title, posterior) in zip(axes.flat, surfaces.items(), strict=False):
-        image = _surface(axis, comparison.problem, posterior)
-        axis.set_title(title, fontsize=10)
-    assert image is not None
-    for axis in axes.flat[len(surfaces) :]:
-        axis.set_axis_off()
-    figure.colorbar(image, ax=axes, label="probability of the yellow class", shrink=0.7)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
-def _surface(axis, problem: Problem, posterior: AbstractPosterior):
-    inputs, _ = problem.full
-    low, high = inputs.min(0) - 0.4, inputs.max(0) + 0.4
-    across, up = np.meshgrid(np.linspace(low[0], high[0], 120), np.linspace(low[1], high[1], 100))
-    predictive = problem.model.predictive(posterior, np.stack([across.ravel(), up.ravel()], 1))
-    assert isinstance(predictive, ClassPredictive)
-    yellow = np.asarray(predictive.probabilities[:, 1]).reshape(across.shape)
-    image = axis.pcolormesh(across, up, yellow, cmap="cividis", vmin=0, vmax=1, rasterized=True)
-    axis.contour(across, up, yellow, levels=[0.5], colors="white", linewidths=1.2)
-    for records, marker in ((problem.remaining, "o"), (problem.erased, "X")):
-        axis.scatter(
-            *records[0].T,
-            c=records[1],
-            cmap="cividis",
-            vmin=0,
-            vmax=1,
-            s=18,
-            marker=marker,
-            ec="white",
-            lw=0.5,
-        )
-    axis.set_xticks([])
-    axis.set_yticks([])
-    return image
+        images.append(figures.class_surface(axis, comparison.problem, posterior))
+        axis.set_title(title)
+    figures.hide_unused(axes.flat)
+    figure.colorbar(images[0], ax=axes, label="probability of the yellow class", shrink=0.7)
+    figure.savefig(path, dpi=130, facecolor="white")
+    figures.close(figure)
 
 
 def _divergences(comparison: Comparison, posterior: AbstractPosterior) -> list[str]:

@@ -72,7 +72,7 @@ def finish(figure: Any, name: str, caption: str) -> Figure:
     stream = io.StringIO()
     with plt.rc_context(STYLE):
         figure.savefig(stream, format="svg", dpi=110, metadata={"Date": None})
-    plt.close(figure)
+    close(figure)
     svg = stream.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     # Several pictures share a page, and so must not share identifiers.
@@ -81,6 +81,11 @@ def finish(figure: Any, name: str, caption: str) -> Figure:
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", svg)
     svg = re.sub(r'(xlink:href|href)="#([^"]+)"', rf'\1="#{prefix}-\2"', svg)
     return Figure(name, caption, svg)
+
+
+def close(figure: Any) -> None:
+    """Let go of a figure that has been saved."""
+    plt.close(figure)
 
 
 def against_lambda(axis: Any, measurements: Sequence[Measurement], part: str, title: str) -> None:
