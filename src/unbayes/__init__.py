@@ -53,6 +53,7 @@ from unbayes.unlearning import NaturalGradient as NaturalGradient
 from unbayes.unlearning import RetrainingNeeded as RetrainingNeeded
 from unbayes.unlearning import ReverseKL as ReverseKL
 from unbayes.unlearning import Statistics as Statistics
+from unbayes.unlearning import Transport as Transport
 from unbayes.unlearning import Trust as Trust
 from unbayes.unlearning import Unlearned as Unlearned
 from unbayes.unlearning import Verdict as Verdict

@@ -11,7 +11,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.ascent import Bound
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior, DiagonalGaussian, GaussianNatural
+from unbayes.posteriors import (
+    AbstractGaussian,
+    AbstractPosterior,
+    AutoregressiveFlow,
+    DiagonalGaussian,
+    GaussianNatural,
+    matched_gaussian,
+)
 from unbayes.records import accumulate, count, padded
 
 # Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
@@ -94,12 +101,15 @@ def remember(
     records = count(evidence)
     if size is None:
         return Memory(records, stationarity)
-    if not isinstance(posterior, AbstractGaussian) or not model.has_dense_sites:
+    if not isinstance(posterior, AbstractGaussian | AutoregressiveFlow) or not model.has_dense_sites:
         raise ValueError(
-            f"memory must be left out: it serves Gaussian posteriors of models with affordable dense sites, "
-            f"got {type(posterior).__name__} of {posterior.dim} parameters"
+            f"memory must be left out: it serves Gaussians and autoregressive flows, of models with "
+            f"affordable "
+            f"dense sites, got {type(posterior).__name__} of {posterior.dim} parameters"
         )
     node_key, draw_key = jax.random.split(key)
+    if not isinstance(posterior, AbstractGaussian):
+        posterior = matched_gaussian(posterior, key)
     nodes = model.nodes(node_key)
     curvature = None
     if isinstance(posterior, DiagonalGaussian):

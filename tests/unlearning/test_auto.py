@@ -22,8 +22,8 @@ CHOICES = {
     ),
     "flow": (
         lambda: (ub.AutoregressiveFlow(trained(logistic), key=KEY, layers=1, width=4), logistic()),
-        ub.BankReverseKL,
-        "no natural parameters",
+        ub.Transport,
+        "moments",
     ),
     "table": (
         lambda: (ub.Table(jnp.linspace(-1.0, 1.0, 9)[:, None] * jnp.ones(3), jnp.zeros(9)), logistic()),

@@ -124,7 +124,7 @@ def test_unlearning_brings_the_posterior_closer_to_retraining(name, dtype):
     assert parameter_kl(result.posterior, retrained).value < 0.8 * parameter_kl(full, retrained).value
 
 
-def test_reverse_kl_for_a_flow():
+def test_methods_for_a_flow():
     """A flow around the exact posterior of a linear model ends near the exact answer."""
     problem = linear_gaussian()
     full, retrained = trained(linear_gaussian), trained(linear_gaussian, "remaining")
@@ -133,6 +133,7 @@ def test_reverse_kl_for_a_flow():
     for method in (
         ub.BankReverseKL(draws=4000, iterations=400, batch_size=200, optimizer=DECAYING),
         ub.EUBO(iterations=400, draws=100, optimizer=DECAYING),
+        ub.Transport(),
     ):
         result = ub.unlearn(flow, problem.model, problem.erased, method=method, key=KEY)
         after = parameter_kl(result.posterior, retrained, key=KEY)

@@ -45,9 +45,8 @@ CHOICES = (
     "between "
     "layers. Its predictive distributions are sampled, with 10,000 draws: differences below about 1e-5 are "
     "noise.",
-    f"Our best keeps {MEMORY} training records as the Gaussian's memory. For the flow it is reverse KL on a "
-    f"bank of "
-    "fixed draws.",
+    f"Our best keeps {MEMORY} training records as its memory. The flow is moved as natural gradients move a "
+    "Gaussian of the same mean and covariance.",
 )
 
 
@@ -109,6 +108,7 @@ def _flow_plan(lab: Lab) -> Plan:
         Descent(iterations, 100),
         family=flow,
         training=ub.GradientVI(iterations=iterations, draws=100, early_stop=False),
+        memory=MEMORY,
     )
 
 

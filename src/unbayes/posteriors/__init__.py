@@ -15,3 +15,4 @@ from unbayes.posteriors.gaussian import AbstractGaussian as AbstractGaussian
 from unbayes.posteriors.gaussian import DiagonalGaussian as DiagonalGaussian
 from unbayes.posteriors.gaussian import FullGaussian as FullGaussian
 from unbayes.posteriors.gaussian import GaussianNatural as GaussianNatural
+from unbayes.posteriors.matching import matched_gaussian as matched_gaussian

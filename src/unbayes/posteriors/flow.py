@@ -17,6 +17,7 @@ from flowjax.bijections import (
     Permute,
     Scan,
 )
+from jax.scipy.linalg import solve_triangular
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 from paramax.utils import inv_softplus
@@ -108,6 +109,14 @@ class AutoregressiveFlow(AbstractVariational):
         flow = paramax.unwrap(self)
         noise, log_det = flow.bijection.inverse_and_log_det(flow.frame.whiten(theta))
         return norm.logpdf(noise).sum() + log_det - flow.frame.log_det_scale
+
+    def moved(self, before: FullGaussian, after: FullGaussian) -> Self:
+        """This flow pushed through the affine map that takes the Gaussian `before` to `after`."""
+        frame = paramax.unwrap(self.frame)
+        mean = after.colour(before.whiten(frame.mean))
+        relative = solve_triangular(before.scale_tril, frame.scale_tril, lower=True)
+        moved = FullGaussian(mean, after.scale_tril @ relative)
+        return eqx.tree_at(lambda flow: flow.frame, self, paramax.NonTrainable(moved))
 
     def mode(self, key: PRNGKeyArray | None = None, *, starts: int = 8) -> Float[Array, " d"]:
         """Where the density is largest, by BFGS from the likeliest of a thousand draws."""

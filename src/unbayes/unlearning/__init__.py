@@ -17,5 +17,6 @@ from unbayes.unlearning.natural_gradient import NaturalGradient as NaturalGradie
 from unbayes.unlearning.result import RetrainingNeeded as RetrainingNeeded
 from unbayes.unlearning.result import Unlearned as Unlearned
 from unbayes.unlearning.reverse_kl import ReverseKL as ReverseKL
+from unbayes.unlearning.transport import Transport as Transport
 from unbayes.unlearning.trust import Trust as Trust
 from unbayes.unlearning.trust import Verdict as Verdict

@@ -7,18 +7,19 @@ import equinox as eqx
 
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior, Table
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AutoregressiveFlow, Table
 from unbayes.unlearning.bank import BankReverseKL
 from unbayes.unlearning.base import AbstractMethod
 from unbayes.unlearning.exact import Exact
 from unbayes.unlearning.natural_gradient import NaturalGradient
 from unbayes.unlearning.result import Solution
+from unbayes.unlearning.transport import Transport
 
 
 class Auto(AbstractMethod):
-    """Exact where the posterior is conjugate, natural gradients for Gaussians, reverse KL for the rest.
+    """Exact where the posterior is conjugate, natural gradients for Gaussians and flows, else reverse KL.
 
-    All three are additive, so that `summarise`, add and `solve` work whatever the posterior is.
+    All of them are additive, so that `summarise`, add and `solve` work whatever the posterior is.
 
     Parameters
     ----------
@@ -47,6 +48,11 @@ class Auto(AbstractMethod):
         if isinstance(posterior, AbstractGaussian):
             reason = f"{posterior.dim} parameters are too many for the second derivatives of this model"
             return BankReverseKL(), reason
+        if isinstance(posterior, AutoregressiveFlow) and model.has_affordable_sites:
+            reason = (
+                f"{name} has no natural parameters of its own: it moves as a Gaussian with its moments does"
+            )
+            return Transport(self.sampled, memory=self.memory), reason
         return BankReverseKL(), f"{name} has no natural parameters to subtract from"
 
     def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
