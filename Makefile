@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # Exactly this version, and before what needs it: other builds bring gigabytes of CUDA.
 TORCH := torch==2.13.0
 
-.PHONY: help demo test test-fast test-torch bench trust lint format clean
+.PHONY: help demo reproduce readme test test-fast test-torch bench trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,12 @@ test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
 
 test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro, which need PyTorch.
 	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_pyro.py
+
+reproduce: $(VENV)/.installed  ## Every experiment of the paper, quick: results/report.html (minutes).
+	$(BIN)/unbayes reproduce all --quick
+
+readme: $(VENV)/.installed  ## Put the table and pictures of results/ into the README.
+	$(BIN)/python -m unbayes.experiments.readme results README.md
 
 bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png.
 	$(BIN)/python benchmarks/bench.py

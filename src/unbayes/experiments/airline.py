@@ -26,6 +26,7 @@ from unbayes.experiments.claims import OURS, below, cases, distance, never_worse
 from unbayes.experiments.compare import Plan, contest, measure
 from unbayes.experiments.flights import BATCH, Flights, flights
 from unbayes.experiments.lab import Kept, Lab
+from unbayes.progress import AbstractProgress
 
 LAMBDAS = (1e-11, 1e-13, 1e-20, 0.0)
 INDUCING = 50
@@ -94,8 +95,8 @@ class Stream(NamedTuple):
 def run(lab: Lab) -> Findings:
     """Random flights, and the longest ones."""
     source = flights(lab.choose(200_000, None))
-    everything = _standardised(source)
-    model = _model(everything, seed=0)
+    everything = standardised(source)
+    model = sparse_gp(everything, seed=0)
     full = _train(lab, f"airline: training on {source.rows} flights", model, everything, source.name)
     measurements: list[Measurement] = []
     for erasure in _erasures(everything, min(100_000, source.rows // 20)):
@@ -144,7 +145,7 @@ def run(lab: Lab) -> Findings:
     return Findings(measurements, claims, [_bars(measurements)], _choices(source), published)
 
 
-def _standardised(source: Flights) -> Stream:
+def standardised(source: Flights) -> Stream:
     """One pass for means and deviations."""
     width = len(source.columns) + 1
     count, first, second = 0, np.zeros(width), np.zeros(width)
@@ -156,18 +157,22 @@ def _standardised(source: Flights) -> Stream:
     return Stream(source, mean, np.where(deviation > 0, deviation, 1))
 
 
-def _model(stream: Stream, seed: int) -> ub.LinearModel:
+def sparse_gp(stream: Stream, seed: int) -> ub.LinearModel:
+    """The model of all flights."""
     x, _ = stream.sample(SAMPLE)
     centres = KMeans(INDUCING, random_state=seed).fit(x).cluster_centers_
     kernel = ub.SquaredExponential(KERNEL_VARIANCE, np.full(x.shape[1], LENGTHSCALE))
     return ub.sparse_gp(centres, kernel, ub.GaussianLikelihood(NOISE), conditional_variance=True, jitter=1e-8)
 
 
-def _train(lab: Lab, what: str, model: ub.LinearModel, stream: Stream, depends_on) -> Kept:
+def train(model: ub.LinearModel, stream: Stream, progress: AbstractProgress | None = None) -> ub.Trained:
     """The best posterior, in one natural-gradient step from the prior and a pass to confirm it."""
+    return ub.refine(model.prior, model, stream, passes=3, key=jr.key(0), progress=progress)
 
+
+def _train(lab: Lab, what: str, model: ub.LinearModel, stream: Stream, depends_on) -> Kept:
     def compute():
-        trained = ub.refine(model.prior, model, stream, passes=3, key=jr.key(0), progress=lab.progress)
+        trained = train(model, stream, lab.progress)
         facts = {"seconds": trained.seconds, "elbo": trained.elbo, "stationarity": trained.stationarity}
         return [Kept(trained.posterior, facts, trained.memory)]
 

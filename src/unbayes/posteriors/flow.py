@@ -111,7 +111,7 @@ class AutoregressiveFlow(AbstractVariational):
         return norm.logpdf(noise).sum() + log_det - flow.frame.log_det_scale
 
     def moved(self, before: FullGaussian, after: FullGaussian) -> Self:
-        """This flow pushed through the affine map that takes the Gaussian `before` to `after`."""
+        """The flow pushed through the affine map that takes the Gaussian `before` to `after`."""
         frame = paramax.unwrap(self.frame)
         mean = after.colour(before.whiten(frame.mean))
         relative = solve_triangular(before.scale_tril, frame.scale_tril, lower=True)
