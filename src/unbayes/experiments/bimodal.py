@@ -108,7 +108,7 @@ def _picture(found: dict[tuple[str, int], Kept]) -> Figure:
         density = norm.pdf(theta, float(q.mean[0]), float(q.scale[0]))
         axes[0, 0].plot(theta, density, color=figures.COLOURS[name], lw=1.3, label=name)
     axes[0, 0].set_xlabel("θ")
-    axes[0, 0].legend(fontsize=7)
+    axes[0, 0].legend(fontsize=7, frameon=False, labelcolor=figures.INK)
     return figures.finish(
         figure, "bimodal", "A Gaussian stands for a mixture of two; unlearning recovers one of them."
     )

@@ -115,7 +115,7 @@ def _picture(paths: list) -> Figure:
         lower, upper = next((lo, up) for other, seed, lo, up, _ in paths if (other, seed) == (name, 0))
         axis.plot(upper, color=figures.COLOURS["EUBO"], label="EUBO on D_e")
         axis.set_ylabel("EUBO", color=figures.COLOURS["EUBO"])
-        twin = axis.twinx()
+        twin = figures.twin(axis)
         twin.plot(lower, color=figures.COLOURS["reverse KL"], ls="--", label="ELBO on D_r")
         twin.set_ylabel("ELBO", color=figures.COLOURS["reverse KL"])
         axis.set_xscale("symlog")

@@ -50,9 +50,9 @@ def run(lab: Lab) -> Findings:
     for name, family in ((DIAGONAL, ub.DiagonalGaussian), (DENSE, ub.FullGaussian)):
         plan = Plan(
             LAMBDAS,
-            lab.choose(Descent(150, 20, 500, "RMSProp"), Descent(2000, 100, 1000, "RMSProp")),
+            lab.choose(Descent(100, 20, 500, "RMSProp"), Descent(2000, 100, 1000, "RMSProp")),
             family=family,
-            training=ub.NaturalGradientVI(iterations=lab.choose(30, 60), nodes=lab.choose(32, 64)),
+            training=ub.NaturalGradientVI(iterations=lab.choose(20, 60), nodes=lab.choose(32, 64)),
             memory=0 if family is ub.DiagonalGaussian else None,
             sampled=True,
         )
@@ -69,7 +69,7 @@ def run(lab: Lab) -> Findings:
 
 def _images(lab: Lab) -> tuple[np.ndarray, np.ndarray, Records]:
     (x, y), test = data.fashion()
-    rows = slice(lab.choose(6000, None))
+    rows = slice(lab.choose(3000, None))
     return x[rows], y[rows], test
 
 

@@ -113,10 +113,24 @@ def against_lambda(axis: Any, measurements: Sequence[Measurement], part: str, ti
     axis.set_title(title)
 
 
-def legend(figure: Any, axis: Any) -> None:
+def legend(figure: Any, axis: Any, columns: int | None = None) -> None:
     """One legend for all axes, outside of them."""
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns or len(labels),
+        frameon=False,
+        labelcolor=INK,
+        fontsize=8,
+    )
+
+
+def twin(axis: Any) -> Any:
+    """A second scale on the right."""
+    with plt.rc_context(STYLE):
+        return axis.twinx()
 
 
 def surface(

@@ -112,7 +112,7 @@ def _densities(comparison: Comparison) -> Figure:
         axis.set_title(method)
         axis.set_xlabel("θ = log shape")
         axis.set_ylim(0, 2.2 * float(norm.pdf(0, scale=float(comparison[RETRAINED].scale[0]))))
-        axis.legend(fontsize=7)
+        axis.legend(fontsize=7, frameon=False, labelcolor=figures.INK)
     return figures.finish(
         figure, "gamma", "Beliefs about the shape, by EUBO and by reverse KL; fainter is smaller λ (seed 0)."
     )

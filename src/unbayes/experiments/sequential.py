@@ -243,8 +243,7 @@ def _picture(panels) -> Figure:
         axis.set_xlabel("requests so far")
         axis.set_title(name)
     axes[0, 0].set_ylabel("KL[unlearned‖retrained] on D_e")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7)
+    figures.legend(figure, axes[0, 0], 3)
     return figures.finish(figure, "sequential", "After each request; a line that ends found no posterior.")
 
 
