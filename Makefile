@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # Exactly this version, and before what needs it: other builds bring gigabytes of CUDA.
 TORCH := torch==2.13.0
 
-.PHONY: help demo reproduce readme test test-fast test-torch bench trust lint format clean
+.PHONY: help demo reproduce readme test test-slow test-torch bench trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,11 +23,11 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
 	$(BIN)/python -m unbayes.experiments.demo
 
-test: $(VENV)/.installed lint  ## Lint, then all tests.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
-
-test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.
+test: $(VENV)/.installed lint  ## Lint, then all tests but those marked slow.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-slow: $(VENV)/.installed  ## The tests marked slow: the paper's own long settings, many seeds.
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro, which need PyTorch.
 	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_pyro.py

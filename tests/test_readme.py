@@ -29,7 +29,6 @@ def _surroundings():
     }
 
 
-@pytest.mark.slow
 def test_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert len(BLOCKS) >= 5
