@@ -6,7 +6,7 @@ from typing import Self
 import equinox as eqx
 
 from unbayes.memory import Memory
-from unbayes.posteriors import AutoregressiveFlow, matched_gaussian
+from unbayes.posteriors import AutoregressiveFlow, FullGaussian, matched_gaussian
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.natural_gradient import NaturalGradient
 from unbayes.unlearning.result import Solution
@@ -68,5 +68,6 @@ class Transport(AbstractAdditiveMethod):
         return matched_gaussian(posterior, key, self.draws)
 
 
-def _moved(flow: AutoregressiveFlow, before, solution: Solution) -> Solution:
+def _moved(flow: AutoregressiveFlow, before: FullGaussian, solution: Solution) -> Solution:
+    assert isinstance(solution.posterior, FullGaussian)
     return solution._replace(posterior=flow.moved(before, solution.posterior), site=None)
