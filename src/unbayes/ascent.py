@@ -112,12 +112,14 @@ def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb
         value, target = bound.value(candidate), bound.target(candidate)
         gap = bound.gap(candidate, target)
         better = is_better(value, gap, state.value, state.stationarity, start.dtype)
+        step = next_step(state.step, better, gap, state.stationarity)
+        step = jnp.where(better, _secant_step(state, candidate, target, step), step)
         best = (candidate, value, target, gap)
         kept = (state.gaussian, state.value, state.target, state.stationarity)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), best, kept)
         return Climb(
             *best,
-            step=next_step(state.step, better, gap, state.stationarity),
+            step=step,
             passes=state.passes + 1,
             trace=state.trace.at[state.passes].set(best[1]),
         )
@@ -131,6 +133,24 @@ def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb
     trace = jnp.full(passes, jnp.nan, start.dtype)
     first = Climb(start, -jnp.inf * one, around.natural, jnp.inf * one, 0 * one, jnp.asarray(0), trace)
     return jax.lax.while_loop(unfinished, advance, first)
+
+
+def _secant_step(state: Climb, candidate: AbstractGaussian, target: GaussianNatural, otherwise):
+    """Step that the change of the gradient in the mean asks for, as Barzilai and Borwein choose it.
+
+    Full steps overshoot and swing to and fro where a wider belief finds less curvature; this one damps that.
+    `otherwise` where the gradients tell nothing.
+    """
+    before, after = _pull(state.gaussian, state.target), _pull(candidate, target)
+    change = (before - after) * candidate.variance**0.5
+    secant = state.step * (before * candidate.variance**0.5) @ change / (change @ change)
+    return jnp.where((state.step > 0) & (secant > 0), jnp.clip(secant, 0.1, 1.0), otherwise)
+
+
+def _pull(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, " d"]:
+    """Gradient of the bound in the mean."""
+    linear, precision = target
+    return linear - (precision * gaussian.mean if precision.ndim == 1 else precision @ gaussian.mean)
 
 
 def next_step(step, better, gap, best_gap):

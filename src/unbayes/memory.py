@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unbayes.ascent import Bound
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, DiagonalGaussian, GaussianNatural
-from unbayes.records import accumulate, count
+from unbayes.records import accumulate, count, padded
 
 # Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
 INFLUENCE_SHARE = 0.5
@@ -51,7 +51,9 @@ class Memory(eqx.Module):
 
     def matches(self, evidence: Any) -> Float[Array, " k"] | None:
         """How many of the records in `evidence` equal each record of the coreset; adds up over batches."""
-        return None if self.coreset is None else _matches(self.coreset, evidence)
+        if self.coreset is None or self.weights is None:
+            return None
+        return _matches(self.coreset, *padded(evidence, self.weights.dtype))
 
     def disregarding(self, matches: Float[Array, " k"] | None) -> Self:
         """The same memory, with no weight on the records of the coreset that were erased."""
@@ -104,7 +106,8 @@ def remember(
         curvature = _full_step(posterior, model, evidence, nodes)
     if size == 0:
         return Memory(records, stationarity, curvature)
-    rows, weights = draw_coreset(np.asarray(_influence(posterior, model, evidence, nodes)), size, draw_key)
+    influence = _influence(posterior, model, padded(evidence, model.dtype)[0], nodes)
+    rows, weights = draw_coreset(np.asarray(influence)[:records], size, draw_key)
     coreset = jax.tree.map(lambda leaf: leaf[rows], evidence)
     return Memory(records, stationarity, curvature, coreset, jnp.asarray(weights, model.dtype))
 
@@ -164,20 +167,21 @@ def _influence(posterior: AbstractGaussian, model: AbstractModel, evidence, node
 
 
 @eqx.filter_jit
-def _matches(coreset, evidence):
+def _matches(coreset, evidence, weights):
     """Rows that agree to half the digits, as features of the same record do whatever batch it came in."""
     kept = _as_rows(coreset)
     eps = jnp.finfo(kept.dtype).eps
     centre = kept.mean(0)
     kept = kept - centre
 
-    def part(evidence):
+    def part(weighted):
+        evidence, weights = weighted
         rows = _as_rows(evidence) - centre
         squares = (rows**2).sum(1)[:, None] + (kept**2).sum(1)
         distance = squares - 2 * rows @ kept.T
-        return (distance <= 100 * eps * squares).sum(0).astype(kept.dtype)
+        return weights @ (distance <= 100 * eps * squares).astype(kept.dtype)
 
-    return accumulate(part, evidence, max(CHUNK_ELEMENTS // kept.shape[0], 1))
+    return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // kept.shape[0], 1))
 
 
 def _as_rows(evidence) -> Float[Array, "n m"]:

@@ -1,5 +1,7 @@
 """Nodes for expectations under a standard normal."""
 
+import math
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -7,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 GAUSS_HERMITE_NODES = 40
-# Per axis of a grid in two dimensions; in more, a grid that is fine enough has too many of them.
+# Per axis of a grid in two dimensions, at most; in more, a grid that is fine enough has too many of them.
 GRID_NODES = 20
 
 
@@ -54,6 +56,11 @@ def trapezoid(dtype: jnp.dtype, count: int = 129, reach: float = 8.5) -> Nodes:
     return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights / weights.sum(), dtype))
 
 
+def centre_node(dim: int, dtype: jnp.dtype) -> Nodes:
+    """The mean alone: expectations become values at it, and natural gradients Newton steps."""
+    return Nodes(jnp.zeros((1, dim), dtype), jnp.ones(1, dtype))
+
+
 def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> Nodes:
     """Common random numbers: draws in antithetic pairs, whitened so that second moments are exact.
 
@@ -83,11 +90,16 @@ def is_sampled(dim: int) -> bool:
 def standard_normal_nodes(
     dim: int, dtype: jnp.dtype, key: PRNGKeyArray | None = None, count: int = 256
 ) -> Nodes:
-    """Gauss–Hermite nodes in one or two dimensions, common random numbers (which need `key`) in more."""
+    """Gauss–Hermite nodes in one or two dimensions, common random numbers (which need `key`) in more.
+
+    `count` bounds their number in two dimensions, and is it in more; one is the mean alone.
+    """
     if dim == 1:
         return gauss_hermite(dtype)
+    if count == 1:
+        return centre_node(dim, dtype)
     if dim == 2:
-        return grid_nodes(dim, dtype, GRID_NODES)
+        return grid_nodes(dim, dtype, min(GRID_NODES, math.isqrt(count)))
     if key is None:
         raise ValueError(f"key must be given: expectations over {dim} dimensions are sampled")
     return random_nodes(key, dim, dtype, count)

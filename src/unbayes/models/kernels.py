@@ -10,18 +10,19 @@ from unbayes.quadrature import safe_sqrt
 
 
 class AbstractKernel(eqx.Module):
-    """k(x, x') = variance · shape(‖(x − x') / lengthscales‖)."""
+    """k(x, x') = variance · correlation(‖(x − x') / lengthscales‖)."""
 
     variance: eqx.AbstractVar[Float[Array, ""]]
     lengthscales: eqx.AbstractVar[Float[Array, " k"]]
 
     @abc.abstractmethod
-    def _shape(self, squared_distance: Float[Array, "n m"]) -> Float[Array, "n m"]: ...
+    def correlation(self, squared_distance: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """Correlation at distances in units of the lengthscales, squared."""
 
     def __call__(self, left: Float[Array, "n k"], right: Float[Array, "m k"]) -> Float[Array, "n m"]:
         """Covariance of every row of `left` with every row of `right`."""
         difference = left[:, None, :] / self.lengthscales - right[None, :, :] / self.lengthscales
-        return self.variance * self._shape((difference**2).sum(-1))
+        return self.variance * self.correlation((difference**2).sum(-1))
 
 
 class SquaredExponential(AbstractKernel):
@@ -34,7 +35,8 @@ class SquaredExponential(AbstractKernel):
         self.lengthscales = jnp.atleast_1d(jnp.asarray(lengthscales, jnp.result_type(float)))
         self.variance = jnp.asarray(variance, self.lengthscales.dtype)
 
-    def _shape(self, squared_distance):
+    def correlation(self, squared_distance):
+        """Squared exponential."""
         return jnp.exp(-0.5 * squared_distance)
 
 
@@ -52,7 +54,8 @@ class Matern(AbstractKernel):
         self.variance = jnp.asarray(variance, self.lengthscales.dtype)
         self.smoothness = smoothness
 
-    def _shape(self, squared_distance):
+    def correlation(self, squared_distance):
+        """A polynomial times an exponential."""
         root = safe_sqrt(2 * self.smoothness * squared_distance)
         decay = jnp.exp(-root)
         if self.smoothness == 0.5:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.nn import log_sigmoid, log_softmax, sigmoid
+from jax.nn import log_sigmoid, log_softmax, one_hot, sigmoid, softmax
 from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
@@ -52,6 +52,13 @@ class AbstractLikelihood(eqx.Module):
     @abc.abstractmethod
     def predictive(self, f: Float[Array, "k n ..."], log_weights: Float[Array, " k"]) -> AbstractPredictive:
         """Predictive distributions from weighted values of f, k of them for each of n inputs."""
+
+    def mean_derivatives(
+        self, f: Float[Array, "k o"], y: Array, weights: Float[Array, " k"]
+    ) -> tuple[Float[Array, " o"], Float[Array, "o o"]]:
+        """Weighted sums over k values of f of ∇ log p(y|f) and −∇² log p(y|f)."""
+        slope = weights @ jax.vmap(jax.grad(self.log_prob), (0, None))(f, y)
+        return slope, -jnp.tensordot(weights, jax.vmap(jax.hessian(self.log_prob), (0, None))(f, y), 1)
 
     def expected_log_prob(
         self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array
@@ -249,8 +256,15 @@ class CategoricalLikelihood(AbstractLikelihood):
         return _require_labels(labels, self.outputs, name).astype(jnp.int32)
 
     def log_prob(self, f, y):
-        """Log-softmax at the class."""
-        return log_softmax(f)[y]
+        """Log-softmax at the class; a product with zeros and a one costs less than an index per node."""
+        return log_softmax(f) @ one_hot(y, self.outputs, dtype=f.dtype)
+
+    def mean_derivatives(self, f, y, weights):
+        """Closed form: e_y − p and diag(p) − p pᵀ."""
+        probabilities = softmax(f)
+        mean = weights @ probabilities
+        outer = (weights[:, None] * probabilities).T @ probabilities
+        return one_hot(y, self.outputs, dtype=f.dtype) - mean, jnp.diag(mean) - outer
 
     def predictive(self, f, log_weights):
         """Mixture of the class probabilities."""

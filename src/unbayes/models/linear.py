@@ -148,7 +148,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence)
+            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
             each = jax.vmap(self._record_expectation, (0, 0, 0, None))(*moments, evidence.targets, nodes)
             return weighted_sum(each, weights)
 
@@ -159,7 +159,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence)
+            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
             slope, curvature = self._slope_and_curvature(*moments, evidence.targets, nodes)
             if weights is not None:
                 slope, curvature = weights[:, None] * slope, weights[:, None, None] * curvature
@@ -172,7 +172,7 @@ class LinearModel(AbstractModel):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
         def part(evidence):
-            mean, root = self._predictor_moments(gaussian, evidence)
+            mean, root = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
             _, curvature = self._slope_and_curvature(mean, root, evidence.targets, nodes)
             return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
 
@@ -187,26 +187,32 @@ class LinearModel(AbstractModel):
         if self.likelihood.outputs == 1:
             derivatives = self.likelihood.expected_derivatives(mean[:, 0], root[:, 0, 0] ** 2, targets)
             return derivatives[0][:, None], derivatives[1][:, None, None]
-        arguments = (mean, root, targets, nodes)
-        slope = jax.vmap(jax.grad(self._record_expectation), (0, 0, 0, None))(*arguments)
-        return slope, -jax.vmap(jax.hessian(self._record_expectation), (0, 0, 0, None))(*arguments)
+        f = jax.vmap(self._values, (0, 0, None))(mean, root, nodes)
+        return jax.vmap(self.likelihood.mean_derivatives, (0, 0, None))(f, targets, nodes.weights)
 
     def _record_expectation(self, mean, root, target, nodes: Nodes):
         """E[log p(y|f)] of one record, f ~ N(mean, root rootᵀ) of shape (o,)."""
         if self.likelihood.outputs == 1:
             return self.likelihood.expected_log_prob(mean[0], root[0, 0] ** 2, target)
-        f = mean + nodes.points @ root[:, : self.integral_dim].T
+        f = self._values(mean, root, nodes)
         return nodes.weights @ jax.vmap(self.likelihood.log_prob, (0, None))(f, target)
 
-    def _predictor_moments(self, gaussian: AbstractGaussian, evidence: LinearEvidence):
+    def _values(self, mean, root, nodes: Nodes) -> Float[Array, "k o"]:
+        """Values of f at the nodes, for one record."""
+        return mean + nodes.points @ root[:, : self.integral_dim].T
+
+    def _predictor_moments(self, gaussian: AbstractGaussian, design, variance, nodes: Nodes):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
         outputs = self.likelihood.outputs
-        mean = self._outputs(gaussian.mean, evidence.design)
-        factor = gaussian.output_factor(evidence.design, outputs)
+        mean = self._outputs(gaussian.mean, design)
+        if outputs > 1 and len(nodes.weights) == 1:
+            # The mean alone is looked at.
+            return mean, jnp.zeros((*mean.shape, outputs), mean.dtype)
+        factor = gaussian.output_factor(design, outputs)
         if outputs == 1:
-            variance = (factor**2).sum((1, 2))
-            variance = variance if evidence.variance is None else variance + evidence.variance
-            return mean, safe_sqrt(variance)[:, None, None]
+            spread = (factor**2).sum((1, 2))
+            spread = spread if variance is None else spread + variance
+            return mean, safe_sqrt(spread)[:, None, None]
         rotation = self.likelihood.rotation(mean.dtype)
         covariance = rotation @ (factor @ factor.mT) @ rotation.T
         tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
@@ -231,14 +237,16 @@ class LinearModel(AbstractModel):
     ) -> AbstractPredictive:
         """Predictive distributions at inputs x.
 
-        By quadrature where the posterior is Gaussian and f a scalar; otherwise from `draws` samples of θ, for
-        which `key` must be given.
+        By quadrature where the posterior is Gaussian and f a scalar; otherwise from `draws` samples, of f or
+        of θ, for which `key` must be given.
         """
         design, variance = self.encode_inputs(x)
         if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
             return _quadrature_predictive(self, posterior, design, variance)
         if key is None:
             raise ValueError("key must be given: this predictive distribution is sampled")
+        if isinstance(posterior, AbstractGaussian):
+            return _node_predictive(self, posterior, design, self.nodes(key, draws))
         return _sampled_predictive(self, posterior, design, variance, key, draws)
 
     def log_predictive(
@@ -277,6 +285,13 @@ def _quadrature_predictive(model: LinearModel, gaussian: AbstractGaussian, desig
     mean = model.predictor(gaussian.mean, design)
     spread = (gaussian.output_factor(design, 1) ** 2).sum((1, 2))
     return model.likelihood.gaussian_predictive(mean, spread if variance is None else spread + variance)
+
+
+@eqx.filter_jit
+def _node_predictive(model: LinearModel, gaussian: AbstractGaussian, design, nodes: Nodes):
+    mean, root = model._predictor_moments(gaussian, design, None, nodes)
+    f = jax.vmap(model._values, (0, 0, None), 1)(mean, root, nodes)
+    return model.likelihood.predictive(f, jnp.log(nodes.weights))
 
 
 @eqx.filter_jit

@@ -11,6 +11,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
+from unbayes.posteriors.gram import dense_gram
 from unbayes.quadrature import safe_sqrt
 
 LOG_2PI = math.log(2 * math.pi)
@@ -368,8 +369,7 @@ class FullGaussian(AbstractGaussian):
 
     def gram(self, design, weights):
         """The whole matrix, shape (d, d)."""
-        weighted = jnp.einsum("noq,np->opnq", weights, design)
-        return jnp.einsum("opnq,nr->opqr", weighted, design).reshape(self.dim, self.dim)
+        return dense_gram(design, weights)
 
     def to_full(self) -> "FullGaussian":
         """Itself."""

@@ -108,7 +108,9 @@ def _conjugate_posterior(prior: AbstractExponentialFamily, model: AbstractModel,
     posterior = prior.with_natural(
         jax.tree.map(jnp.add, prior.natural, model.sufficient_statistics(evidence))
     )
-    # Bayes' rule holds at every θ; the middle of some draws is never at the edge of what is possible.
-    theta = posterior.sample(jax.random.key(0), (256,)).mean(0)
+    # Bayes' rule holds at every θ: the mean or, where that may be at the edge of what is possible, the middle
+    # of some draws, which take a second to compile.
+    is_gaussian = isinstance(posterior, AbstractGaussian)
+    theta = posterior.mean if is_gaussian else posterior.sample(jax.random.key(0), (256,)).mean(0)
     log_joint = model.log_prior(theta) + model.log_likelihood(theta, evidence).sum()
     return posterior, log_joint - posterior.log_prob(theta)

@@ -1,5 +1,6 @@
 """Variational inference by natural gradients, for Gaussian families."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,8 @@ from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, c
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
 from unbayes.progress import AbstractProgress
-from unbayes.quadrature import Nodes
+from unbayes.quadrature import centre_node
+from unbayes.records import padded
 from unbayes.training.base import AbstractTraining, Trained
 
 NEWTON_ITERATIONS = 100
@@ -35,7 +37,8 @@ class NaturalGradientVI(AbstractTraining):
     tolerance
         Stationarity, in nats, at which to stop; 100 roundings of the posterior's type at least.
     nodes
-        Number of common random numbers, where quadrature is not possible.
+        Number of common random numbers, where quadrature is not possible, and bound on that of a grid in two
+        dimensions. A single one is the mean: the result is Laplace's approximation, and its ELBO no bound.
     """
 
     iterations: int = 1000
@@ -56,7 +59,9 @@ class NaturalGradientVI(AbstractTraining):
             raise TypeError(f"family must be Gaussian for natural gradients, got {type(start).__name__}")
         nodes = model.nodes(key, self.nodes)
         tolerance = self.tolerance if model.integral_dim == 1 else max(self.tolerance, COARSE_TOLERANCE)
-        end, passes = _climb(model, evidence, type(start), start.mean, nodes, self.iterations, tolerance)
+        evidence, weights = padded(evidence, model.dtype)
+        bound = Bound(model, evidence, nodes, weights)
+        end, passes = _climb(bound, type(start), start.mean, self.iterations, tolerance)
         taken = int(end.passes)
         return Trained(
             posterior=end.gaussian,
@@ -70,30 +75,28 @@ class NaturalGradientVI(AbstractTraining):
 
 
 @eqx.filter_jit
-def _climb(
-    model, evidence, family, start, nodes: Nodes, iterations: int, tolerance: float
-) -> tuple[Climb, Array]:
-    first, passes = _laplace(model, evidence, family, start, nodes)
-    end = climb(Bound(model, evidence, nodes), first, iterations, tolerance)
+def _climb(bound: Bound, family, start, iterations: int, tolerance: float) -> tuple[Climb, Array]:
+    first, passes = _laplace(bound, family, start)
+    end = climb(bound, first, iterations, tolerance)
     return end, end.passes + passes
 
 
-def _laplace(model, evidence, family, start, nodes: Nodes) -> tuple[AbstractGaussian, Array]:
+def _laplace(bound: Bound, family, start) -> tuple[AbstractGaussian, Array]:
     """Gaussian of `family` at the mode of p(θ|D), found by guarded Newton steps, and their number.
 
     A natural-gradient step of a point mass is a Newton step, so sites serve here too.
     """
+    model = bound.model
+    bound = dataclasses.replace(bound, nodes=centre_node(model.integral_dim, model.dtype))
 
     def log_joint(mean):
-        deviations, total = model.log_likelihood_at(mean[None], evidence)
+        deviations, total = model.log_likelihood_at(mean[None], bound.evidence, bound.weights)
         return model.log_prior(mean) + total + deviations[0]
 
     def advance(state):
         mean, value, _, _, iteration = state
         point = FullGaussian(mean, jnp.zeros((mean.size, mean.size), mean.dtype))
-        linear, curvature = jax.tree.map(
-            jnp.add, model.prior_site(point, nodes), model.site(point, evidence, nodes)
-        )
+        linear, curvature = bound.target(point)
         gradient = linear - curvature @ mean
         precision = _positive(curvature)
         direction = cho_solve((jnp.linalg.cholesky(precision), True), gradient)
@@ -118,6 +121,10 @@ def _positive(matrix):
 
     The same matrix for a log-concave model; elsewhere, Newton's direction still leads uphill.
     """
-    values, vectors = jnp.linalg.eigh(matrix)
-    floor = jnp.finfo(matrix.dtype).eps * jnp.abs(values).max()
-    return (vectors * jnp.maximum(jnp.abs(values), floor)) @ vectors.T
+
+    def repaired():
+        values, vectors = jnp.linalg.eigh(matrix)
+        floor = jnp.finfo(matrix.dtype).eps * jnp.abs(values).max()
+        return (vectors * jnp.maximum(jnp.abs(values), floor)) @ vectors.T
+
+    return jax.lax.cond(jnp.isfinite(jnp.linalg.cholesky(matrix)).all(), lambda: matrix, repaired)

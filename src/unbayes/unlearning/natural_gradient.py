@@ -26,7 +26,7 @@ from unbayes.posteriors import (
     GaussianNatural,
     gaussian_kl,
 )
-from unbayes.records import count
+from unbayes.records import count, padded
 from unbayes.unlearning.answer import answer, squared_length
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.result import Solution
@@ -94,7 +94,7 @@ class NaturalGradient(AbstractAdditiveMethod):
         """Sum of the sites at the trained posterior, dense where a diagonal one comes with its curvature."""
         assert isinstance(posterior, AbstractGaussian)
         around = posterior if self._curvature is None else posterior.to_full()
-        return _sites(around, model, erased, key, self.nodes)
+        return _sites(around, model, *padded(erased, posterior.dtype), key, self.nodes)
 
     @property
     def gives_site(self) -> bool:
@@ -205,8 +205,8 @@ def _quadratic_log_weights(gaussian: AbstractGaussian, site: GaussianNatural, no
 
 
 @eqx.filter_jit
-def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, key: PRNGKeyArray, nodes: int):
-    return model.site(gaussian, erased, model.nodes(key, nodes))
+def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, weights, key: PRNGKeyArray, nodes: int):
+    return model.site(gaussian, erased, model.nodes(key, nodes), weights)
 
 
 @eqx.filter_jit

@@ -1,0 +1,272 @@
+"""What the estimators share: training and unlearning in float64, under the conventions of scikit-learn."""
+
+import abc
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unbayes.adapters.sklearn.state import Framed, State
+from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
+from unbayes.posteriors import FullGaussian
+from unbayes.training import NaturalGradientVI, Trained
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
+COUNT = Interval(Integral, 1, None, closed="left")
+# Values of f over which the softmax of three classes is averaged in training.
+GRID_NODES = 144
+# Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
+DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
+
+
+class AbstractUnlearner(BaseEstimator, abc.ABC):
+    """An estimator whose training records can be taken back out.
+
+    After `fit` it holds `model_` and `posterior_`, as the rest of unbayes takes them but with NumPy arrays;
+    after `unlearn` also `last_unlearning_`. It computes in float64, whatever JAX is set to.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"random_state": ["random_state"]}
+
+    random_state: Any
+    _state: State
+
+    @abc.abstractmethod
+    def fit(self, X, y) -> Self:
+        """Train on records X, y, and forget all that was before."""
+
+    @abc.abstractmethod
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        """Targets as the likelihood takes them, or a sentence on why that cannot be."""
+
+    def unlearn(self, X, y) -> Self:
+        """Take records back out, in place.
+
+        Whether in one call or in several makes no difference: what is kept of erased records are sums, taken
+        at the belief that `fit` found. Where they cannot be taken out, an error says why and the estimator
+        stays as it is.
+
+        Parameters
+        ----------
+        X
+            Inputs of the erased records, shape (n, n_features).
+        y
+            Their targets, shape (n,), as they were given to `fit`.
+
+        Returns
+        -------
+        self
+            With the diagnosis, an `unbayes.Unlearned`, in `last_unlearning_`; it covers all records erased
+            since `fit`.
+        """
+        check_is_fitted(self)
+        X, y = self._validated(X, y, reset=False)
+        targets = self._targets(y)
+        if len(targets) > self._state.remaining:
+            raise ValueError(
+                f"X must hold some of the {self._state.remaining} training records that are left, "
+                f"got {len(targets)}"
+            )
+        with jax.enable_x64(True):
+            state, result = self._state.unlearn(X, targets)
+        self._state, self.last_unlearning_ = state, result
+        self._describe()
+        return self
+
+    def refit(self, X, y) -> Self:
+        """Train afresh on the remaining records; the same as `fit`.
+
+        What was chosen with the erased records in sight (scales, inducing inputs) is chosen anew.
+        """
+        return self.fit(X, y)
+
+    @property
+    def model_(self) -> LinearModel:
+        """Features, likelihood and prior."""
+        return self._state.framed.model
+
+    @property
+    def posterior_(self) -> FullGaussian:
+        """The belief over the parameters, without what was erased."""
+        return self._state.posterior
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_state")
+
+    def _validated(self, X, *y, **settings) -> Any:
+        """Float64 inputs, and targets where given, or scikit-learn's own sentence on why not."""
+        return validate_data(self, X, *y, dtype=np.float64, **settings)
+
+    def _describe(self) -> None:
+        """Set the attributes that follow from the belief."""
+
+    def _seeded(self) -> tuple[np.random.RandomState, int]:
+        """Random numbers for choices, and a seed for JAX's keys."""
+        rng = check_random_state(self.random_state)
+        return rng, int(rng.randint(np.iinfo(np.int32).max))
+
+    def _adopt(self, state: State) -> Self:
+        self._state = state
+        vars(self).pop("last_unlearning_", None)
+        self._describe()
+        return self
+
+
+class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
+    """Real targets with Gaussian noise, from which records come out exactly."""
+
+    @abc.abstractmethod
+    def _choose(self, X: Float[np.ndarray, "n k"], y: Float[np.ndarray, " n"], rng) -> Framed:
+        """The model for these data; under JAX's float64."""
+
+    def fit(self, X, y) -> Self:
+        """Train on all records, and forget all that was before.
+
+        Parameters
+        ----------
+        X
+            Inputs, shape (n, n_features).
+        y
+            Real numbers, shape (n,).
+        """
+        self._validate_params()
+        X, y = self._validated(X, y, y_numeric=True)
+        y = self._targets(y)
+        rng, seed = self._seeded()
+        with jax.enable_x64(True):
+            state, trained = State.train(self._choose(X, y, rng), X, y, seed=seed)
+        self.log_evidence_ = trained.elbo
+        return self._adopt(state)
+
+    def predict(self, X, return_std: bool = False):
+        """Predictive means, and on request standard deviations, noise included.
+
+        Parameters
+        ----------
+        X
+            Inputs, shape (n, n_features).
+        return_std
+            Whether to return standard deviations too.
+
+        Returns
+        -------
+        mean
+            Shape (n,).
+        std
+            Shape (n,), only where `return_std`.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        with jax.enable_x64(True):
+            parts = self._state.predict(X)
+        mean = self._state.framed.target_offset + np.concatenate([part.mean for part in parts])
+        if not return_std:
+            return mean
+        return mean, np.sqrt(np.concatenate([part.variance for part in parts]))
+
+    def _targets(self, y):
+        return y.astype(np.float64)
+
+
+class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
+    """Two classes by their log-odds, or several by softmax.
+
+    Beliefs are variational for up to three classes. For more, where expectations under a belief would have to
+    be sampled, they are Laplace's approximation: the mode, and the curvature there.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **AbstractUnlearner._parameter_constraints,
+        "memory": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
+        "max_iter": [COUNT],
+        "tol": [POSITIVE],
+    }
+
+    memory: int | str | None
+    max_iter: int
+    tol: float
+
+    @abc.abstractmethod
+    def _choose(
+        self,
+        X: Float[np.ndarray, "n k"],
+        labels: Int[np.ndarray, " n"],
+        likelihood: BernoulliLikelihood | CategoricalLikelihood,
+        rng,
+    ) -> Framed:
+        """The model for these data; under JAX's float64."""
+
+    def fit(self, X, y) -> Self:
+        """Train on all records, and forget all that was before.
+
+        Parameters
+        ----------
+        X
+            Inputs, shape (n, n_features).
+        y
+            Class labels of any kind, shape (n,).
+        """
+        self._validate_params()
+        X, y = self._validated(X, y)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
+        rng, seed = self._seeded()
+        with jax.enable_x64(True):
+            likelihood = BernoulliLikelihood() if len(classes) == 2 else CategoricalLikelihood(len(classes))
+            framed = self._choose(X, labels, likelihood, rng)
+            nodes = 1 if framed.model.is_sampled else GRID_NODES
+            training = NaturalGradientVI(self.max_iter, self.tol, nodes)
+            memory = self.memory
+            if isinstance(memory, str):
+                memory = DEFAULT_MEMORY if framed.model.dim <= LARGEST_WITH_MEMORY else None
+            state, trained = State.train(framed, X, labels, seed=seed, training=training, memory=memory)
+        self.classes_ = classes
+        self._report(trained)
+        return self._adopt(state)
+
+    def predict_proba(self, X) -> Float[np.ndarray, "n c"]:
+        """Probabilities of the classes in the order of `classes_`, shape (n, n_classes)."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        with jax.enable_x64(True):
+            parts = self._state.predict(X)
+        return np.concatenate([np.exp(part.log_probabilities) for part in parts])
+
+    def predict(self, X) -> np.ndarray:
+        """The likeliest classes, shape (n,)."""
+        # Before `classes_`, which an untrained estimator does not have.
+        likeliest = self.predict_proba(X).argmax(1)
+        return self.classes_[likeliest]
+
+    def _report(self, trained: Trained) -> None:
+        self.n_iter_ = len(trained.trace)
+        if not trained.converged:
+            warnings.warn(
+                f"training did not converge to tol={self.tol} in {self.n_iter_} iterations of at most "
+                f"max_iter={self.max_iter}: a step would still move the belief by {trained.stationarity:.2g} "
+                "nats; scale the inputs, or give a larger max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _targets(self, y):
+        """Class numbers; labels that were never seen are refused."""
+        unknown = ~np.isin(y, self.classes_)
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            raise ValueError(
+                f"y must hold labels among {self.classes_.tolist()}, got {y.tolist()[row]!r} in row {row}"
+            )
+        return np.searchsorted(self.classes_, y)

@@ -1,0 +1,214 @@
+"""Sparse Gaussian processes: beliefs about a function's values at a few inducing inputs."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from sklearn.utils._param_validation import StrOptions
+
+from unbayes.adapters.sklearn.base import (
+    COUNT,
+    POSITIVE,
+    POSITIVE_OR_AUTO,
+    AbstractUnlearningClassifier,
+    AbstractUnlearningRegressor,
+)
+from unbayes.adapters.sklearn.choices import ProcessScales, inducing_inputs, process_scales, spread
+from unbayes.adapters.sklearn.state import Framed
+from unbayes.models import GaussianLikelihood, InducingInputs, LinearModel, Matern, SquaredExponential
+from unbayes.posteriors import FullGaussian
+
+# Added to the diagonal of the kernel matrix, relative to the kernel's variance.
+JITTER = 1e-6
+# Lengthscales that are tried, in standard deviations times the square root of the number of columns.
+MULTIPLES = np.geomspace(0.25, 8, 8)
+KERNELS = {"rbf": SquaredExponential, "matern": Matern}
+PROCESS_CONSTRAINTS: dict = {
+    "n_inducing": [COUNT],
+    "kernel": [StrOptions(set(KERNELS))],
+    "lengthscale": [*POSITIVE_OR_AUTO, "array-like"],
+}
+
+
+class SparseGPRegressor(AbstractUnlearningRegressor):
+    """Sparse Gaussian process regression; records come out exactly, at the scales that `fit` chose.
+
+    Parameters
+    ----------
+    n_inducing
+        Number of inducing inputs, centres of k-means: more of them follow the data more closely.
+    kernel
+        "rbf", smooth, or "matern", twice differentiable.
+    lengthscale
+        Distance over which the function changes, a number or one per column; "auto" takes a multiple of every
+        column's standard deviation, that which maximises the evidence on some of the rows.
+    signal_scale
+        Standard deviation of the function; "auto" maximises the evidence.
+    noise_scale
+        Standard deviation of the noise; "auto" maximises the evidence.
+    random_state
+        Seed or generator: the inducing inputs, and the rows on which scales are tried.
+
+    Attributes
+    ----------
+    inducing_inputs_
+        Shape (m, n_features).
+    lengthscale_
+        Shape (n_features,).
+    signal_scale_, noise_scale_
+        As given, or chosen.
+    log_evidence_
+        Lower bound on log p(D) of the training records.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **AbstractUnlearningRegressor._parameter_constraints,
+        **PROCESS_CONSTRAINTS,
+        "signal_scale": POSITIVE_OR_AUTO,
+        "noise_scale": POSITIVE_OR_AUTO,
+    }
+
+    def __init__(
+        self,
+        *,
+        n_inducing=100,
+        kernel="rbf",
+        lengthscale="auto",
+        signal_scale="auto",
+        noise_scale="auto",
+        random_state=None,
+    ):
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.lengthscale = lengthscale
+        self.signal_scale = signal_scale
+        self.noise_scale = noise_scale
+        self.random_state = random_state
+
+    def _choose(self, X, y, rng):
+        offset = y.mean()
+        units, scales = _scales(self, X, (y - offset)[:, None], rng)
+        signal = scales.signal if isinstance(self.signal_scale, str) else self.signal_scale
+        noise = scales.noise if isinstance(self.noise_scale, str) else self.noise_scale
+        kernel = KERNELS[self.kernel](signal**2, units)
+        return Framed(_process(self, X, kernel, GaussianLikelihood(noise), rng), 0.0, offset)
+
+    def _describe(self):
+        self.inducing_inputs_, self.lengthscale_, self.signal_scale_ = _process_attributes(self.model_)
+        assert isinstance(self.model_.likelihood, GaussianLikelihood)
+        self.noise_scale_ = float(self.model_.likelihood.noise_scale)
+
+
+class SparseGPClassifier(AbstractUnlearningClassifier):
+    """Sparse Gaussian process classification: one process for two classes, else one for each, by softmax.
+
+    Parameters
+    ----------
+    n_inducing
+        Number of inducing inputs, centres of k-means: more of them follow the data more closely.
+    kernel
+        "rbf", smooth, or "matern", twice differentiable.
+    lengthscale
+        Distance over which log-odds change, a number or one per column; "auto" takes a multiple of every
+        column's standard deviation, that which maximises the evidence of a regression on the labels of some
+        of the rows.
+    signal_scale
+        Standard deviation of the log-odds before any data.
+    memory
+        Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
+        when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
+        Records that are kept are training data, and to be protected as such.
+    max_iter
+        Passes over the data, at most.
+    tol
+        KL, in nats, that a step of training may still move the belief at the end.
+    random_state
+        Seed or generator: the inducing inputs, the rows on which lengthscales are tried, the records that are
+        kept and, for more than three classes, the numbers with which predictions are averaged.
+
+    Attributes
+    ----------
+    classes_
+        Labels, in order.
+    inducing_inputs_
+        Shape (m, n_features).
+    lengthscale_
+        Shape (n_features,).
+    n_iter_
+        Passes that training took, after those that found a start.
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **AbstractUnlearningClassifier._parameter_constraints,
+        **PROCESS_CONSTRAINTS,
+        "signal_scale": [POSITIVE],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_inducing=50,
+        kernel="rbf",
+        lengthscale="auto",
+        signal_scale=3.0,
+        memory="auto",
+        max_iter=200,
+        tol=1e-8,
+        random_state=None,
+    ):
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.lengthscale = lengthscale
+        self.signal_scale = signal_scale
+        self.memory = memory
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def _choose(self, X, labels, likelihood, rng):
+        indicators = np.eye(labels.max() + 1)[labels]
+        units, _ = _scales(self, X, indicators - indicators.mean(0), rng)
+        kernel = KERNELS[self.kernel](self.signal_scale**2, units)
+        return Framed(_process(self, X, kernel, likelihood, rng))
+
+    def _describe(self):
+        self.inducing_inputs_, self.lengthscale_, _ = _process_attributes(self.model_)
+
+
+def _scales(estimator, X, Y, rng) -> tuple[Float[np.ndarray, " k"], ProcessScales]:
+    """Lengthscales, one per column, and the other scales."""
+    shape = KERNELS[estimator.kernel](1.0, 1.0)
+    if isinstance(estimator.lengthscale, str):
+        # Distances between typical inputs grow with the square root of the number of columns.
+        units, multiples = spread(X), MULTIPLES * np.sqrt(X.shape[1])
+    else:
+        units, multiples = _given_lengthscales(estimator.lengthscale, X.shape[1]), np.ones(1)
+    scales = process_scales(X / units, Y, shape, multiples, rng)
+    return units * scales.lengthscale, scales
+
+
+def _given_lengthscales(lengthscale, columns: int) -> Float[np.ndarray, " k"]:
+    values = np.asarray(lengthscale, np.float64)
+    if values.shape not in ((), (columns,)) or not (values > 0).all():
+        raise ValueError(
+            f"lengthscale must be positive, one number or one for each of {columns} columns, "
+            f"got {lengthscale!r}"
+        )
+    return np.broadcast_to(values, (columns,))
+
+
+def _process(estimator, X, kernel, likelihood, rng) -> LinearModel:
+    """A process for every output, at common inducing inputs."""
+    locations = kernel.lengthscales * inducing_inputs(X / kernel.lengthscales, estimator.n_inducing, rng)
+    single = likelihood.outputs == 1
+    features = InducingInputs(locations, kernel, conditional_variance=single, jitter=JITTER)
+    factor = np.kron(np.eye(likelihood.outputs), features.scale_tril)
+    return LinearModel(features, likelihood, FullGaussian(jnp.zeros(len(factor)), factor))
+
+
+def _process_attributes(model: LinearModel) -> tuple[np.ndarray, np.ndarray, float]:
+    assert isinstance(model.features, InducingInputs)
+    kernel = model.features.kernel
+    locations, lengthscales = np.asarray(model.features.locations), np.asarray(kernel.lengthscales)
+    return locations, lengthscales, float(kernel.variance) ** 0.5

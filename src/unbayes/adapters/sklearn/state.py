@@ -1,0 +1,177 @@
+"""What an estimator keeps between calls: a trained belief, and sums over the records erased since.
+
+At rest everything is a NumPy array, so that pickles and copies do not depend on JAX's settings.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple, Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from unbayes.memory import Memory
+from unbayes.models import LinearModel
+from unbayes.posteriors import FullGaussian
+from unbayes.records import padded
+from unbayes.training import NaturalGradientVI, Trained, fit
+from unbayes.unlearning import Exact, NaturalGradient, Statistics, Unlearned, solve, summarise
+from unbayes.unlearning.base import AbstractAdditiveMethod
+
+# Elements, values of f times inputs, that one call may hold: some tens of megabytes.
+CHUNK_ELEMENTS = 1 << 22
+QUADRATURE_NODES = 128
+
+Tree = TypeVar("Tree")
+
+
+class Framed(NamedTuple):
+    """A model, and the origin from which it measures inputs and targets.
+
+    Attributes
+    ----------
+    model
+        Features, likelihood and prior.
+    input_offset
+        Subtracted from every input, shape (k,) or a scalar.
+    target_offset
+        Subtracted from every target.
+    """
+
+    model: LinearModel
+    input_offset: Float[np.ndarray, "..."] | float = 0.0
+    target_offset: float = 0.0
+
+    def records(self, X: Float[np.ndarray, "n k"], targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Records as the model takes them."""
+        return X - self.input_offset, targets - self.target_offset
+
+
+class State(NamedTuple):
+    """A trained model and what was taken out of it.
+
+    Attributes
+    ----------
+    framed
+        The model.
+    trained
+        q(θ|D), at which all statistics are taken.
+    memory
+        What training kept; records of it that were erased are blank.
+    method
+        How records are taken out.
+    seed
+        Of the key for whatever is random.
+    posterior
+        The belief without the erased records; `trained` as long as there are none.
+    statistics
+        Sums over the erased records, None as long as there are none.
+    """
+
+    framed: Framed
+    trained: FullGaussian
+    memory: Memory
+    method: AbstractAdditiveMethod
+    seed: int
+    posterior: FullGaussian
+    statistics: Statistics | None = None
+
+    @classmethod
+    def train(
+        cls,
+        framed: Framed,
+        X: Float[np.ndarray, "n k"],
+        targets: np.ndarray,
+        *,
+        seed: int,
+        training: NaturalGradientVI | None = None,
+        memory: int | None = None,
+    ) -> tuple[Self, Trained]:
+        """Train on all records: exactly, where `training` is None."""
+        records = framed.records(X, targets)
+        trained = fit(framed.model, records, method=training, memory=memory, key=jax.random.key(seed))
+        assert trained.memory is not None
+        assert isinstance(trained.posterior, FullGaussian)
+        belief = at_rest(trained.posterior)
+        # One node in training, Laplace's approximation, asks for one node in unlearning.
+        laplace = training is not None and training.nodes == 1
+        removal = NaturalGradient(nodes=1) if laplace else NaturalGradient()
+        method = Exact() if training is None else removal
+        return cls(at_rest(framed), belief, at_rest(trained.memory), method, seed, belief), trained
+
+    @property
+    def remaining(self) -> int:
+        """Number of training records that are left."""
+        return self.memory.records - (0 if self.statistics is None else self.statistics.records)
+
+    def unlearn(self, X: Float[np.ndarray, "n k"], targets: np.ndarray) -> tuple[Self, Unlearned]:
+        """The state once these records are erased too, and what was found out; itself unchanged.
+
+        Statistics are taken at the trained belief and added to those of earlier calls: how records are
+        spread over calls makes no difference.
+        """
+        key = jax.random.key(self.seed)
+        model, trained, memory = in_use((self.framed.model, self.trained, self.memory))
+        records = self.framed.records(X, targets)
+        statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
+        if self.statistics is not None:
+            statistics = in_use(self.statistics) + statistics
+        result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
+        posterior = at_rest(result.posterior)
+        assert isinstance(posterior, FullGaussian)
+        # The method that ran was given the memory, and would keep the erased records alive.
+        result = dataclasses.replace(
+            result, posterior=posterior, memory=at_rest(result.memory), method=self.method
+        )
+        memory = _blank(memory, statistics.matches)
+        # Blank records change the fingerprint of the memory, not the statistics.
+        origin = self.method.with_memory(memory).origin(trained, model, key)
+        statistics = dataclasses.replace(statistics, origin=origin)
+        return (
+            self._replace(memory=at_rest(memory), posterior=posterior, statistics=at_rest(statistics)),
+            result,
+        )
+
+    def predict(self, X: Float[np.ndarray, "n k"]) -> list[Any]:
+        """Predictive distributions of centred targets, part by part, with NumPy arrays."""
+        key = jax.random.key(self.seed)
+        model, posterior = in_use((self.framed.model, self.posterior))
+        inputs = X - self.framed.input_offset
+        outputs = model.likelihood.outputs
+        draws = 1000 if outputs > 1 else QUADRATURE_NODES
+        size = CHUNK_ELEMENTS // (draws * outputs)
+        parts = []
+        for start in range(0, len(inputs), size):
+            part = inputs[start : start + size]
+            predictive = model.predictive(posterior, padded(part, model.dtype)[0], key=key, draws=draws)
+            parts.append(_first(predictive, len(part)))
+        return parts
+
+
+def _first(predictive, count: int):
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:count], predictive)
+
+
+def at_rest(tree: Tree) -> Tree:
+    """The same with NumPy arrays."""
+    return jax.tree.map(np.asarray, tree)
+
+
+def in_use(tree: Tree) -> Tree:
+    """The same with JAX's arrays."""
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def _blank(memory: Memory, matches) -> Memory:
+    """The memory with erased records overwritten, in the same shape, so that nothing compiles anew."""
+    if matches is None:
+        return memory
+    gone = np.asarray(matches) > 0
+
+    def overwrite(leaf):
+        rows = np.array(leaf)
+        rows[gone] = 0
+        return jnp.asarray(rows)
+
+    return dataclasses.replace(memory.disregarding(matches), coreset=jax.tree.map(overwrite, memory.coreset))
