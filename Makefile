@@ -24,7 +24,7 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
 	$(BIN)/python -m unbayes.experiments.demo
 
-test: $(VENV)/.installed lint docs-build  ## Lint, build the documentation, then all tests.
+test: $(VENV)/.installed lint  ## Lint, then all tests; they build the documentation, too.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: $(VENV)/.installed  ## All tests but the paper's own long settings.

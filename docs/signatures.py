@@ -1,4 +1,4 @@
-"""Signatures of immutable modules for the reference, which tell them from their fields as dataclasses do."""
+"""Signatures of Equinox modules for the reference: as of dataclasses, from fields."""
 
 from typing import Any
 
@@ -6,11 +6,15 @@ import griffe
 
 
 class ModuleSignatures(griffe.Extension):
-    """Give every Equinox module without an `__init__` of its own the one that its fields make."""
+    """Give a module without an `__init__` of its own the one that its fields make."""
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Once all base classes are known."""
-        found = [cls for cls in _classes(pkg) if _is_module(cls) and "__init__" not in cls.all_members]
+        found = [
+            cls
+            for cls in _classes(pkg)
+            if _is_module(cls) and "__init__" not in cls.all_members
+        ]
         for cls in found:
             cls.set_member("__init__", _init(cls))
 
@@ -24,14 +28,20 @@ def _classes(parent: griffe.Module | griffe.Class):
 
 
 def _is_module(cls: griffe.Class) -> bool:
-    bases = {str(getattr(base, "canonical_path", base)) for each in (cls, *cls.mro()) for base in each.bases}
+    bases = {
+        str(getattr(base, "canonical_path", base))
+        for each in (cls, *cls.mro())
+        for base in each.bases
+    }
     return "equinox.Module" in bases
 
 
 def _init(cls: griffe.Class) -> griffe.Function:
     fields: dict[str, griffe.Attribute] = {}
     for each in (*reversed(cls.mro()), cls):
-        fields |= {name: member for name, member in each.members.items() if _is_field(member)}
+        fields |= {
+            name: member for name, member in each.members.items() if _is_field(member)
+        }
     parameters = [
         griffe.Parameter(
             name,
@@ -41,7 +51,9 @@ def _init(cls: griffe.Class) -> griffe.Function:
         )
         for name, field in fields.items()
     ]
-    return griffe.Function("__init__", parameters=griffe.Parameters(*parameters), parent=cls)
+    return griffe.Function(
+        "__init__", parameters=griffe.Parameters(*parameters), parent=cls
+    )
 
 
 def _is_field(member: griffe.Object | griffe.Alias) -> bool:
@@ -56,7 +68,13 @@ def _is_field(member: griffe.Object | griffe.Alias) -> bool:
 
 def _default(value: Any) -> Any:
     """The default itself, where it is wrapped in a description of the field."""
-    if not isinstance(value, griffe.ExprCall) or not str(value.function).endswith("field"):
+    if not isinstance(value, griffe.ExprCall) or not str(value.function).endswith(
+        "field"
+    ):
         return value
-    keywords = {each.name: each.value for each in value.arguments if isinstance(each, griffe.ExprKeyword)}
+    keywords = {
+        each.name: each.value
+        for each in value.arguments
+        if isinstance(each, griffe.ExprKeyword)
+    }
     return keywords.get("default")

@@ -1,7 +1,7 @@
 """Pages of the documentation as programs: their Python blocks, and the output that they show.
 
-A fenced `text` block that follows a `python` block shows what that block prints. `python tests/pages.py FILE…`
-runs pages and writes what they print into them.
+A fenced `text` block that follows a `python` block shows what that block prints.
+`python tests/pages.py FILE…` runs pages and writes what they print into them.
 """
 
 import contextlib

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import jax
-import pages
 import pytest
+
+import pages
 
 ROOT = Path(__file__).parent.parent
 # What a page needs besides the extra `test`.
