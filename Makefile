@@ -34,7 +34,7 @@ test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro and 
 	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_pyro.py
 	$(BIN)/python -m pytest tests/test_docs.py -k "gpytorch or pyro.md and not numpyro"
 
-docs: docs-build  ## Build the documentation, and serve it at http://127.0.0.1:8000.
+docs: $(VENV)/.installed  ## Build the documentation, and serve it at http://127.0.0.1:8000.
 	$(MKDOCS) serve --strict
 
 docs-build: $(VENV)/.installed  ## Build the documentation in site/, without network; a warning is an error.
