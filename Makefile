@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Exactly this version, and before what needs it: other builds bring gigabytes of CUDA.
 TORCH := torch==2.13.0
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-.PHONY: help demo reproduce readme test test-slow test-torch bench trust lint format clean
+.PHONY: help demo reproduce readme test test-slow test-torch docs docs-build bench trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -12,7 +13,7 @@ help:  ## Say what there is.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[test,lint]'
+	$(BIN)/pip install --quiet --editable '.[test,lint,docs]'
 	touch $@
 
 $(VENV)/.installed-torch: $(VENV)/.installed
@@ -23,14 +24,21 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
 	$(BIN)/python -m unbayes.experiments.demo
 
-test: $(VENV)/.installed lint  ## Lint, then all tests but those marked slow.
+test: $(VENV)/.installed lint  ## Lint, then all tests but the slow ones; they build the documentation, too.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/.installed  ## The tests marked slow: the paper's own long settings, many seeds.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
-test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro, which need PyTorch.
+test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro and their tutorials, which need PyTorch.
 	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_pyro.py
+	$(BIN)/python -m pytest tests/test_docs.py -k "gpytorch or pyro.md and not numpyro"
+
+docs: $(VENV)/.installed  ## Build the documentation, and serve it at http://127.0.0.1:8000.
+	$(MKDOCS) serve --strict
+
+docs-build: $(VENV)/.installed  ## Build the documentation in site/, without network; a warning is an error.
+	$(MKDOCS) build --strict --quiet
 
 reproduce: $(VENV)/.installed  ## Every experiment of the paper, quick: results/report.html (minutes).
 	$(BIN)/unbayes reproduce all --quick
@@ -54,4 +62,4 @@ format: $(VENV)/.installed  ## Put the code in order.
 	$(BIN)/ruff format .
 
 clean:  ## Remove the environment and all that was built.
-	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache .hypothesis
