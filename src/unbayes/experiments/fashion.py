@@ -32,7 +32,6 @@ LAMBDAS = (0.1, 1e-5, 1e-9, 0.0)
 DIAGONAL, DENSE = "diagonal", "full covariance"
 PRIOR_VARIANCE = 10.0
 NAMES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
-KEY = jr.key(0)
 # Images at which predictions are compared, of each part.
 INPUTS = 5000
 
@@ -79,7 +78,7 @@ def _features(lab: Lab, train: Records, test: np.ndarray) -> tuple[np.ndarray, n
     place = lab.folder / f"fashion-features-{fingerprint(epochs, *train)}.npz"
     if not place.is_file():
         lab.say(f"fashion: training the network, {epochs} epochs")
-        trained = network.train(train, epochs, KEY, lab.progress)
+        trained = network.train(train, epochs, jr.key(0), lab.progress)
         found = [network.features_of(trained, part) for part in (train[0], test)]
         lab.folder.mkdir(parents=True, exist_ok=True)
         draft = place.with_suffix(".unfinished.npz")
@@ -100,7 +99,7 @@ def _with_agreement(
         else m._replace(
             extra={
                 "agreement": agreement(
-                    comparison[m.method, m.lam], retrained, model, test, key=KEY, draws=200
+                    comparison[m.method, m.lam], retrained, model, test, key=jr.key(0), draws=200
                 )
             }
         )

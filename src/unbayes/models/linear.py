@@ -12,6 +12,7 @@ from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
+from unbayes.posteriors.gram import cholesky_of_each
 from unbayes.quadrature import Nodes, safe_sqrt
 from unbayes.records import accumulate, require_records, to_float_array, weighted_sum
 
@@ -216,7 +217,7 @@ class LinearModel(AbstractModel):
         rotation = self.likelihood.rotation(mean.dtype)
         covariance = rotation @ (factor @ factor.mT) @ rotation.T
         tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
-        return mean, rotation.T @ jnp.linalg.cholesky(
+        return mean, rotation.T @ cholesky_of_each(
             covariance + tiny[:, None, None] * jnp.eye(outputs, dtype=mean.dtype)
         )
 

@@ -1,5 +1,7 @@
-"""Sums of outer products of features."""
+"""Sums of outer products of features, and roots of many small matrices."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -16,3 +18,19 @@ def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> F
     halves = weights.reshape(-1, outputs**2).T @ (design[:, rows] * design[:, columns])
     blocks = halves[:, place].reshape(outputs, outputs, size, size)
     return blocks.transpose(0, 2, 1, 3).reshape(outputs * size, outputs * size)
+
+
+def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
+    """Cholesky factors of many small positive-definite matrices, column by column for all at once.
+
+    LAPACK's factors of a batch are computed by threads that wait for other threads; where two batches meet on
+    two cores, they wait for ever.
+    """
+    rows = jnp.arange(matrices.shape[1])
+
+    def add_column(j, factors):
+        column = matrices[:, :, j] - jnp.einsum("nik,nk->ni", factors, factors[:, j])
+        column = column / jnp.sqrt(column[:, j, None])
+        return factors.at[:, :, j].set(jnp.where(rows >= j, column, 0))
+
+    return jax.lax.fori_loop(0, matrices.shape[1], add_column, jnp.zeros_like(matrices))

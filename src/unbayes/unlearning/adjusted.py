@@ -15,7 +15,7 @@ from unbayes.diagnostics import LARGEST_TRUSTED_KHAT, WeightDiagnosis, diagnose_
 from unbayes.loop import minimise_each
 from unbayes.models import AbstractModel
 from unbayes.objectives import removal_log_weights
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AbstractVariational
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AbstractVariational, matched_gaussian
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractIterativeMethod, AbstractMethod
 from unbayes.unlearning.result import RetrainingNeeded, Solution
 from unbayes.unlearning.trust import Doubt, Measures, Verdict
@@ -74,7 +74,7 @@ class AbstractDescent(AbstractAdjustedMethod, AbstractIterativeMethod):
             doubts = (
                 *doubts_about_weights(diagnosis),
                 *_doubts_about_trace(trace),
-                *_doubts_about_shift(posterior, candidate),
+                *_doubts_about_shift(posterior, candidate, diagnosis_key),
             )
             measures = Measures(diagnosis.effective_sample_size, diagnosis.khat)
             solutions.append(Solution(candidate, trace, measures, doubts))
@@ -151,11 +151,13 @@ def _doubts_about_trace(trace: np.ndarray) -> tuple[Doubt, ...]:
     )
 
 
-def _doubts_about_shift(full: AbstractPosterior, candidate: AbstractPosterior) -> tuple[Doubt, ...]:
+def _doubts_about_shift(full: AbstractVariational, candidate: AbstractVariational, key) -> tuple[Doubt, ...]:
     """Doubt a mean that left where q(θ|D) says anything, as it does where EUBO has no minimum."""
-    if not isinstance(full, AbstractGaussian) or not isinstance(candidate, AbstractGaussian):
-        return ()
-    shift = float(jnp.linalg.norm(full.whiten(candidate.mean))) / full.dim**0.5
+    before, after = (
+        belief if isinstance(belief, AbstractGaussian) else matched_gaussian(belief, key)
+        for belief in (full, candidate)
+    )
+    shift = float(jnp.linalg.norm(before.whiten(after.mean))) / full.dim**0.5
     if shift <= LARGEST_SHIFT:
         return ()
     return (
