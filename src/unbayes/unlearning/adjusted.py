@@ -151,7 +151,7 @@ def _doubts_about_trace(trace: np.ndarray) -> tuple[Doubt, ...]:
     )
 
 
-def _doubts_about_shift(full: AbstractVariational, candidate: AbstractVariational, key) -> tuple[Doubt, ...]:
+def _doubts_about_shift(full: AbstractPosterior, candidate: AbstractPosterior, key) -> tuple[Doubt, ...]:
     """Doubt a mean that left where q(θ|D) says anything, as it does where EUBO has no minimum."""
     before, after = (
         belief if isinstance(belief, AbstractGaussian) else matched_gaussian(belief, key)

@@ -68,6 +68,7 @@ class Transport(AbstractAdditiveMethod):
         return matched_gaussian(posterior, key, self.draws)
 
 
-def _moved(flow: AutoregressiveFlow, before: FullGaussian, solution: Solution) -> Solution:
+def _moved(flow, before: FullGaussian, solution: Solution) -> Solution:
+    assert isinstance(flow, AutoregressiveFlow)
     assert isinstance(solution.posterior, FullGaussian)
     return solution._replace(posterior=flow.moved(before, solution.posterior), site=None)
