@@ -51,7 +51,7 @@ def run(lab: Lab) -> Findings:
             LAMBDAS,
             lab.choose(Descent(100, 20, 500, "RMSProp"), Descent(2000, 100, 1000, "RMSProp")),
             family=family,
-            training=ub.NaturalGradientVI(iterations=lab.choose(20, 60), nodes=lab.choose(32, 64)),
+            training=ub.NaturalGradientVI(iterations=lab.choose(60, 100), nodes=256),
             memory=0 if family is ub.DiagonalGaussian else None,
             sampled=True,
         )
