@@ -185,8 +185,8 @@ def _all_yellow_claims(found: list) -> list[Claim]:
 
 def _shown(comparison: Comparison) -> dict[str, Label]:
     return {
-        "trained on all data": (FULL, None),
-        "retrained without the crosses": (RETRAINED, None),
+        "all data": (FULL, None),
+        "retrained": (RETRAINED, None),
         "natural gradient": (ONE_STEP, None),
         f"our best, memory {MEMORY}": (BEST, None),
         **{
@@ -204,7 +204,7 @@ def _surfaces(comparison: Comparison) -> Figure:
     for axis, (title, label) in zip(axes.flat, _shown(comparison).items(), strict=True):
         images.append(figures.class_surface(axis, comparison.problem, comparison[label]))
         axis.set_title(title)
-    figure.colorbar(images[0], ax=axes, label="probability of class 1", shrink=0.7)
+    figures.colour_bar(figure, images[0], axes, "probability of class 1")
     return figures.finish(
         figure, "moon-surfaces", "Predictions over the plane. Crosses are erased; the line is the decision."
     )
@@ -229,7 +229,7 @@ def _moments(comparison: Comparison) -> Figure:
             values = np.asarray(moment(comparison[label]))
             images.append(figures.surface(axis, comparison.problem, values, grid, **colours))
             axis.set_title(title, fontsize=8)
-        figure.colorbar(images[0], ax=block, label=name, shrink=0.7)
+        figures.colour_bar(figure, images[0], block, name)
     return figures.finish(
         figure,
         "moon-moments",

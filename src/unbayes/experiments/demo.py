@@ -101,7 +101,7 @@ def picture(comparison: Comparison, path: Path) -> None:
         images.append(figures.class_surface(axis, comparison.problem, posterior))
         axis.set_title(title)
     figures.hide_unused(axes.flat)
-    figure.colorbar(images[0], ax=axes, label="probability of the yellow class", shrink=0.7)
+    figures.colour_bar(figure, images[0], axes, "probability of the yellow class")
     figure.savefig(path, dpi=130, facecolor="white")
     figures.close(figure)
 

@@ -127,6 +127,12 @@ def legend(figure: Any, axis: Any, columns: int | None = None) -> None:
     )
 
 
+def colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
+    """The scale of an image."""
+    with plt.rc_context(STYLE):
+        figure.colorbar(image, ax=axes, label=label, shrink=0.7)
+
+
 def twin(axis: Any) -> Any:
     """A second scale on the right."""
     with plt.rc_context(STYLE):
