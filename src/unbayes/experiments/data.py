@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 import zlib
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,12 @@ def digest(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _download(number: int, title: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+    settings: Any = {"as_frame": False, "parser": "liac-arff", "data_home": cache_folder(), "n_retries": 1}
     try:
-        found: Any = fetch_openml(
-            data_id=number, as_frame=False, data_home=cache_folder(), parser="liac-arff"
-        )
+        with warnings.catch_warnings():
+            # That it tries a second time is of no interest.
+            warnings.simplefilter("ignore")
+            found: Any = fetch_openml(data_id=number, **settings)
     except (URLError, OSError, ValueError) as error:
         raise DataMissing(
             f"{title} is needed: set UNBAYES_DATA to a folder that holds {name}, or go online so that data "
