@@ -72,7 +72,8 @@ def _cell(rows: list[dict[str, Any]], part: str, method: str, lam: Any) -> str:
         for m in rows
         if m["method"] == method and lam in (ANY, m["lam"])
     ]
-    return number(min(values)) if values else ""
+    # A KL of zero may come out a rounding below it.
+    return number(max(min(values), 0.0)) if values else ""
 
 
 def insert(readme: str, text: str) -> str:

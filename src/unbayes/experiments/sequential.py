@@ -240,11 +240,16 @@ def _picture(panels) -> Figure:
                     label=label,
                 )
         axis.set_yscale("log")
+        axis.set_xticks(range(1, len({m.scenario for m in rows}) + 1))
         axis.set_xlabel("requests so far")
         axis.set_title(name)
-    axes[0, 0].set_ylabel("KL[unlearned‖retrained] on D_e")
+    axes[0, 0].set_ylabel("KL on D_e")
     figures.legend(figure, axes[0, 0], 3)
-    return figures.finish(figure, "sequential", "After each request; a line that ends found no posterior.")
+    return figures.finish(
+        figure,
+        "sequential",
+        "KL[unlearned‖retrained] on D_e after each request; a line that ends found no posterior.",
+    )
 
 
 SEQUENTIAL = Experiment(
