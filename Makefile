@@ -25,7 +25,7 @@ demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every 
 	$(BIN)/python -m unbayes.experiments.demo
 
 test: $(VENV)/.installed lint  ## Lint, then all tests but the slow ones; they build the documentation, too.
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(VENV)/.installed  ## The tests marked slow: the paper's own long settings, many seeds.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow

@@ -14,7 +14,6 @@ from unbayes.experiments.base import (
     Claim,
     Descent,
     Experiment,
-    Figure,
     Findings,
     Measurement,
     Problem,
@@ -89,7 +88,12 @@ def run(lab: Lab) -> Findings:
             text="flow: our best is never further from retraining than no unlearning is"
         ),
     ]
-    return Findings(measurements, claims, [_curves(measurements)], CHOICES)
+    return Findings(
+        measurements,
+        claims,
+        [figures.families_against_lambda(measurements, (GAUSSIAN, FLOW), "banknote")],
+        CHOICES,
+    )
 
 
 def _gaussian_plan(lab: Lab) -> Plan:
@@ -166,17 +170,6 @@ def _below_the_papers_best(found: list) -> Claim:
         f"{spread([ours for ours, _ in rows])} against {spread([theirs for _, theirs in rows])}",
         goal=True,
     )
-
-
-def _curves(measurements: Sequence[Measurement]) -> Figure:
-    figure, axes = figures.canvas(1, 4, (2.9, 2.6), sharey=True)
-    for index, family in enumerate((GAUSSIAN, FLOW)):
-        chosen = [m for m in measurements if m.scenario == family]
-        for offset, (part, symbol) in enumerate((("remaining", "D_r"), ("erased", "D_e"))):
-            figures.against_lambda(axes[0, 2 * index + offset], chosen, part, f"{family}, {symbol}")
-    axes[0, 0].set_ylabel("KL[unlearned‖retrained]")
-    figures.legend(figure, axes[0, 0])
-    return figures.finish(figure, "banknote", "Predictive KL to the retrained posterior against λ.")
 
 
 BANKNOTE = Experiment(

@@ -63,7 +63,7 @@ def run(lab: Lab) -> Findings:
         measurements += _with_agreement(measure(comparison, 300, INPUTS), comparison, test_features)
         jax.clear_caches()
     pictures = [
-        _curves(measurements),
+        figures.families_against_lambda(measurements, (DIAGONAL, DENSE), "fashion-curves"),
         _bars(comparisons[DIAGONAL], test, test_features),
     ]
     return Findings(measurements, _claims(measurements), pictures, _choices(lab, size))
@@ -201,17 +201,6 @@ def _choices(lab: Lab, size: int) -> Sequence[str]:
         "The split into training and test images is a seeded, stratified one where fashion_mnist.npz says "
         "so.",
     )
-
-
-def _curves(measurements: Sequence[Measurement]) -> Figure:
-    figure, axes = figures.canvas(1, 4, (2.9, 2.6), sharey=True)
-    for index, family in enumerate((DIAGONAL, DENSE)):
-        chosen = [m for m in measurements if m.scenario == family]
-        for offset, (part, symbol) in enumerate((("remaining", "D_r"), ("erased", "D_e"))):
-            figures.against_lambda(axes[0, 2 * index + offset], chosen, part, f"{family}, {symbol}")
-    axes[0, 0].set_ylabel("KL[unlearned‖retrained]")
-    figures.legend(figure, axes[0, 0])
-    return figures.finish(figure, "fashion-curves", "Predictive KL to the retrained posterior against λ.")
 
 
 def _bars(comparison: Comparison, test: Records, test_features: np.ndarray) -> Figure:

@@ -113,6 +113,20 @@ def against_lambda(axis: Any, measurements: Sequence[Measurement], part: str, ti
     axis.set_title(title)
 
 
+def families_against_lambda(
+    measurements: Sequence[Measurement], families: Sequence[str], name: str
+) -> Figure:
+    """Predictive KL over D_r and D_e against λ, side by side for each family of posteriors."""
+    figure, axes = canvas(1, 2 * len(families), (2.9, 2.6), sharey=True)
+    panels = [(family, part) for family in families for part in ("remaining", "erased")]
+    for axis, (family, part) in zip(axes.flat, panels, strict=True):
+        chosen = [m for m in measurements if m.scenario == family]
+        against_lambda(axis, chosen, part, f"{family}, {'D_e' if part == 'erased' else 'D_r'}")
+    axes[0, 0].set_ylabel("KL[unlearned‖retrained]")
+    legend(figure, axes[0, 0])
+    return finish(figure, name, "Predictive KL to the retrained posterior against λ.")
+
+
 def legend(figure: Any, axis: Any, columns: int | None = None) -> None:
     """One legend for all axes, outside of them."""
     handles, labels = axis.get_legend_handles_labels()
