@@ -65,7 +65,7 @@ def reproduce(
 
 def catalogue() -> Table:
     """What there is, what it needs, and how long it takes."""
-    table = Table(title="experiments (minutes on two cores)")
+    table = Table(title="experiments (minutes on two cores, roughly; those of full runs are estimates)")
     for column in ("name", "what", "paper", "data", "quick", "full"):
         table.add_column(column, justify="right" if column in ("quick", "full") else "left")
     for experiment in EXPERIMENTS.values():

@@ -183,7 +183,7 @@ def _all_yellow_claims(found: list) -> list[Claim]:
     ]
 
 
-def _shown(comparison: Comparison) -> dict[str, Label]:
+def _shown() -> dict[str, Label]:
     return {
         "all data": (FULL, None),
         "retrained": (RETRAINED, None),
@@ -201,7 +201,7 @@ def _surfaces(comparison: Comparison) -> Figure:
     """Figure 4 a–c and f–k."""
     figure, axes = figures.canvas(2, 5, (2.3, 2.0), sharex=True, sharey=True)
     images = []
-    for axis, (title, label) in zip(axes.flat, _shown(comparison).items(), strict=True):
+    for axis, (title, label) in zip(axes.flat, _shown().items(), strict=True):
         images.append(figures.class_surface(axis, comparison.problem, comparison[label]))
         axis.set_title(title)
     figures.colour_bar(figure, images[0], axes, "probability of class 1")
@@ -225,7 +225,7 @@ def _moments(comparison: Comparison) -> Figure:
     )
     for block, (name, moment, colours) in zip((axes[:2], axes[2:]), moments, strict=True):
         images = []
-        for axis, (title, label) in zip(block.flat, _shown(comparison).items(), strict=True):
+        for axis, (title, label) in zip(block.flat, _shown().items(), strict=True):
             values = np.asarray(moment(comparison[label]))
             images.append(figures.surface(axis, comparison.problem, values, grid, **colours))
             axis.set_title(title, fontsize=8)

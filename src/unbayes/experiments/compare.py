@@ -34,8 +34,6 @@ class Plan(NamedTuple):
         Whether the erased records are a random sample of the training set, and our best may know.
     nodes
         Common random numbers of training, where integrals are sampled: the natural gradient takes the same.
-    draws
-        Of the predictive distribution, where it is sampled.
     """
 
     lams: Sequence[float]
@@ -45,7 +43,6 @@ class Plan(NamedTuple):
     memory: int | None = None
     sampled: bool = False
     nodes: int | None = None
-    draws: int = 1000
 
     @property
     def ours(self) -> dict[str, AbstractMethod]:
