@@ -12,6 +12,7 @@ from scipy import stats
 from unbayes.quadrature import (
     gauss_hermite,
     gauss_laguerre,
+    quasi_random_nodes,
     random_nodes,
     safe_sqrt,
     standard_normal_nodes,
@@ -75,12 +76,25 @@ def test_fewer_pairs_than_dimensions_are_left_as_drawn():
     assert np.isfinite(nodes.points).all()
 
 
-def test_one_dimension_is_not_random_and_more_need_a_key():
+def test_nodes_are_the_same_whenever_they_are_asked_for():
     nodes = standard_normal_nodes(1, jnp.float64)
     np.testing.assert_array_equal(nodes.points, gauss_hermite(jnp.float64).points)
-    assert standard_normal_nodes(3, jnp.float64, jr.key(0), 64).points.shape == (64, 3)
-    with pytest.raises(ValueError, match="key must be given: expectations over 3 dimensions are sampled"):
-        standard_normal_nodes(3, jnp.float64)
+    first, again = (standard_normal_nodes(3, jnp.float64, 64) for _ in range(2))
+    assert first.points.shape == (64, 3)
+    np.testing.assert_array_equal(first.points, again.points)
+    assert np.isfinite(standard_normal_nodes(3000, jnp.float64, 64).points).all()
+
+
+def test_quasi_random_nodes_come_closer_than_random_ones():
+    """E[log(1 + Σ exp z)] over nine dimensions, as softmax regression on ten classes needs it."""
+
+    def expectation(nodes):
+        return float(nodes.weights @ jnp.log1p(jnp.exp(2 * nodes.points).sum(1)))
+
+    truth = expectation(quasi_random_nodes(9, jnp.float64, 1 << 16))
+    errors = [expectation(random_nodes(jr.key(seed), 9, jnp.float64, 256)) - truth for seed in range(20)]
+    error = expectation(quasi_random_nodes(9, jnp.float64, 256)) - truth
+    assert abs(error) < np.std(errors)
 
 
 def test_safe_sqrt_has_a_slope_of_zero_at_zero():

@@ -107,17 +107,16 @@ def remember(
             f"affordable "
             f"dense sites, got {type(posterior).__name__} of {posterior.dim} parameters"
         )
-    node_key, draw_key = jax.random.split(key)
     if not isinstance(posterior, AbstractGaussian):
         posterior = matched_gaussian(posterior, key)
-    nodes = model.nodes(node_key)
+    nodes = model.nodes()
     curvature = None
     if isinstance(posterior, DiagonalGaussian):
         curvature = _full_step(posterior, model, evidence, nodes)
     if size == 0:
         return Memory(records, stationarity, curvature)
     influence = _influence(posterior, model, padded(evidence, model.dtype)[0], nodes)
-    rows, weights = draw_coreset(np.asarray(influence)[:records], size, draw_key)
+    rows, weights = draw_coreset(np.asarray(influence)[:records], size, key)
     coreset = jax.tree.map(lambda leaf: leaf[rows], evidence)
     return Memory(records, stationarity, curvature, coreset, jnp.asarray(weights, model.dtype))
 

@@ -1,5 +1,6 @@
 """Nodes for expectations under a standard normal."""
 
+import functools
 import math
 
 import equinox as eqx
@@ -7,10 +8,14 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import norm, qmc
 
 GAUSS_HERMITE_NODES = 40
 # Per axis of a grid in two dimensions, at most; in more, a grid that is fine enough has too many of them.
 GRID_NODES = 20
+# Quasi-random nodes in more dimensions. Training and unlearning take as many, hence the very same ones:
+# where data say little, a posterior is stationary for the nodes that it was trained with and no others.
+QUASI_RANDOM_NODES = 256
 
 
 class Nodes(eqx.Module):
@@ -62,16 +67,34 @@ def centre_node(dim: int, dtype: jnp.dtype) -> Nodes:
 
 
 def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> Nodes:
-    """Common random numbers: draws in antithetic pairs, whitened so that second moments are exact.
+    """Random draws in antithetic pairs, whitened so that second moments are exact.
 
     Exact means: linear and quadratic functions are integrated without Monte-Carlo error, wherever there are
     at least as many pairs as dimensions.
     """
-    half = jr.normal(key, (max(count // 2, 1), dim), dtype)
-    if half.shape[0] >= dim:
-        half = half @ jnp.linalg.inv(jnp.linalg.cholesky(half.T @ half / half.shape[0])).T
+    return _paired(jr.normal(key, (max(count // 2, 1), dim), dtype))
+
+
+def quasi_random_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
+    """As `random_nodes`, from Sobol's sequence: the same whenever they are asked for, and more even."""
+    return _paired(jnp.asarray(_quasi_normal(dim, max(count // 2, 1)), dtype))
+
+
+@functools.lru_cache
+def _quasi_normal(dim: int, count: int) -> Float[np.ndarray, "count dim"]:
+    if dim > count:
+        # Too few to be even in so many dimensions.
+        return np.random.default_rng(0).standard_normal((count, dim))
+    sequence = qmc.Sobol(dim, rng=np.random.default_rng(0))
+    return norm.ppf(sequence.random_base2(math.ceil(math.log2(count)))[:count])
+
+
+def _paired(half: Float[Array, "k dim"]) -> Nodes:
+    count, dim = half.shape
+    if count >= dim:
+        half = half @ jnp.linalg.inv(jnp.linalg.cholesky(half.T @ half / count)).T
     points = jnp.concatenate([half, -half])
-    return Nodes(points, jnp.full(points.shape[0], 1 / points.shape[0], dtype))
+    return Nodes(points, jnp.full(2 * count, 0.5 / count, half.dtype))
 
 
 def grid_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
@@ -83,14 +106,12 @@ def grid_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
 
 
 def is_sampled(dim: int) -> bool:
-    """Whether expectations over so many dimensions come from random numbers."""
+    """Whether expectations over so many dimensions are averages, good to a few digits only."""
     return dim > 2
 
 
-def standard_normal_nodes(
-    dim: int, dtype: jnp.dtype, key: PRNGKeyArray | None = None, count: int = 256
-) -> Nodes:
-    """Gauss–Hermite nodes in one or two dimensions, common random numbers (which need `key`) in more.
+def standard_normal_nodes(dim: int, dtype: jnp.dtype, count: int = QUASI_RANDOM_NODES) -> Nodes:
+    """Gauss–Hermite nodes in one or two dimensions, quasi-random ones in more; always the same.
 
     `count` bounds their number in two dimensions, and is it in more; one is the mean alone.
     """
@@ -100,6 +121,4 @@ def standard_normal_nodes(
         return centre_node(dim, dtype)
     if dim == 2:
         return grid_nodes(dim, dtype, min(GRID_NODES, math.isqrt(count)))
-    if key is None:
-        raise ValueError(f"key must be given: expectations over {dim} dimensions are sampled")
-    return random_nodes(key, dim, dtype, count)
+    return quasi_random_nodes(dim, dtype, count)

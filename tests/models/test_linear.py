@@ -3,7 +3,6 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -129,7 +128,7 @@ def test_computes_in_the_type_of_its_prior(model, targets):
     """Whatever the type of features and likelihood, and of JAX."""
     prior = DiagonalGaussian.standard(model.dim, jnp.float32)
     single = LinearModel(model.features, model.likelihood, prior)
-    evidence, nodes = single.encode((INPUTS, targets)), single.nodes(jr.key(0))
+    evidence, nodes = single.encode((INPUTS, targets)), single.nodes()
     results = jax.eval_shape(
         lambda: (
             single.log_likelihood(prior.mean, evidence),

@@ -47,19 +47,20 @@ def test_average_over_draws_for_softmax():
     for gaussian in gaussians(3):
         weights = rng.multivariate_normal(gaussian.mean, gaussian.covariance, DRAWS)
         each = softmax(weights[:, None, :] * INPUTS, axis=2)
-        own = model.predictive(gaussian, INPUTS, key=jr.key(0), draws=DRAWS).probabilities
+        own = model.predictive(gaussian, INPUTS, draws=DRAWS).probabilities
         error = each.std(0) * np.sqrt(2 / DRAWS)
         np.testing.assert_array_less(np.abs(own - each.mean(0)), 4.5 * error)
         np.testing.assert_allclose(own.sum(1), 1, rtol=1e-12)
-    with pytest.raises(ValueError, match="key must be given: this predictive distribution is sampled"):
-        model.predictive(gaussian, INPUTS)
 
 
 @over_models
 def test_any_posterior_by_its_draws(model, targets):
     """A table of three θ has an exact predictive, their mixture."""
     thetas, weights = np.random.default_rng(5).normal(size=(3, model.dim)), np.array([0.2, 0.5, 0.3])
-    sampled = model.predictive(Table(thetas, np.log(weights)), INPUTS, key=jr.key(0), draws=DRAWS)
+    table = Table(thetas, np.log(weights))
+    with pytest.raises(ValueError, match="key must be given: this predictive distribution is sampled"):
+        model.predictive(table, INPUTS)
+    sampled = model.predictive(table, INPUTS, key=jr.key(0), draws=DRAWS)
     if isinstance(sampled, NormalPredictive):
         means = np.c_[np.ones(5), INPUTS] @ thetas.T
         mean, spread = means @ weights, means**2 @ weights - (means @ weights) ** 2

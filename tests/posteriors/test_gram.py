@@ -15,6 +15,13 @@ def test_factors_are_those_of_lapack(dtype):
     np.testing.assert_allclose(cholesky_of_each(matrices), np.linalg.cholesky(matrices), atol=tolerance)
 
 
+def test_what_is_singular_to_rounding_gets_a_factor(dtype):
+    root = jax.random.normal(KEY, (5, 4, 2), dtype)
+    matrices = root @ root.mT
+    factors = cholesky_of_each(matrices)
+    np.testing.assert_allclose(factors @ factors.mT, matrices, atol=1e4 * jnp.finfo(dtype).eps)
+
+
 def test_gradients_are_those_of_lapack():
     roots = jax.random.normal(KEY, (3, 2, 5))
     matrices = roots @ roots.mT

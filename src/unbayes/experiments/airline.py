@@ -114,7 +114,7 @@ def run(lab: Lab) -> Findings:
         plan = Plan(
             LAMBDAS, lab.choose(Descent(300, 100, BATCH, "RMSProp"), Descent(5000, 1000, BATCH, "RMSProp"))
         )
-        comparison = contest(lab, problem, plan, full, retrained, scenario=erasure.name, key=jr.key(0))
+        comparison = contest(lab, problem, plan, full, retrained, scenario=erasure.name)
         measurements += measure(comparison, inputs=SAMPLE)
     found = cases(measurements)
     claims = [

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
 
 import unbayes as ub
 from unbayes.experiments.base import BEST, FULL, ONE_STEP, RETRAINED, Descent, Measurement, Problem
@@ -32,8 +31,6 @@ class Plan(NamedTuple):
         Training records that are kept for our best; None for none.
     sampled
         Whether the erased records are a random sample of the training set, and our best may know.
-    nodes
-        Common random numbers of training, where integrals are sampled: the natural gradient takes the same.
     """
 
     lams: Sequence[float]
@@ -42,14 +39,10 @@ class Plan(NamedTuple):
     training: AbstractTraining | None = None
     memory: int | None = None
     sampled: bool = False
-    nodes: int | None = None
 
     @property
     def ours(self) -> dict[str, AbstractMethod]:
         """Our own methods: one step without a memory, and the best there is."""
-        if self.nodes is not None:
-            steps = ub.NaturalGradient(nodes=self.nodes)
-            return {ONE_STEP: steps, BEST: dataclasses.replace(steps, sampled=self.sampled)}
         best: dict[str, AbstractMethod] = {BEST: ub.Auto(sampled=self.sampled)}
         is_gaussian = isinstance(self.family, type) and issubclass(self.family, AbstractGaussian)
         return {ONE_STEP: ub.NaturalGradient(), **best} if is_gaussian else best
@@ -71,8 +64,6 @@ class Comparison:
 def compare(lab: Lab, problem: Problem, plan: Plan, *, scenario: str, seed: int = 0) -> Comparison:
     """Train on all records and on the remaining ones, and unlearn by every method."""
     full_key, retrain_key = jr.split(jr.key(seed))
-    if plan.nodes is not None:
-        retrain_key = full_key
 
     def train(what: str, records: Any, key, memory: int | None) -> Kept:
         def compute():
@@ -93,23 +84,14 @@ def compare(lab: Lab, problem: Problem, plan: Plan, *, scenario: str, seed: int 
 
     full = train("training", problem.full, full_key, plan.memory)
     retrained = train("retraining", problem.remaining, retrain_key, None)
-    # What `fit` draws its nodes with.
-    _, node_key = jr.split(full_key)
-    return contest(lab, problem, plan, full, retrained, scenario=scenario, seed=seed, key=node_key)
+    return contest(lab, problem, plan, full, retrained, scenario=scenario, seed=seed)
 
 
 def contest(
-    lab: Lab,
-    problem: Problem,
-    plan: Plan,
-    full: Kept,
-    retrained: Kept,
-    *,
-    scenario: str,
-    seed: int = 0,
-    key: PRNGKeyArray,
+    lab: Lab, problem: Problem, plan: Plan, full: Kept, retrained: Kept, *, scenario: str, seed: int = 0
 ) -> Comparison:
     """Unlearn by every method, given what training on all and on the remaining records gave."""
+    key = jr.key(seed)
     found: dict[Label, Kept] = {(FULL, None): full, (RETRAINED, None): retrained}
 
     def unlearn(name: str, method: AbstractMethod, compute: Callable[[], list[ub.Unlearned]]) -> list[Kept]:

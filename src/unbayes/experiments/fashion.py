@@ -32,8 +32,6 @@ LAMBDAS = (0.1, 1e-5, 1e-9, 0.0)
 DIAGONAL, DENSE = "diagonal", "full covariance"
 PRIOR_VARIANCE = 10.0
 NAMES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
-# Common random numbers of training and unlearning: flat directions would amplify the noise of others.
-NODES = 256
 # Images at which predictions are compared, of each part.
 INPUTS = 5000
 
@@ -53,8 +51,7 @@ def run(lab: Lab) -> Findings:
             LAMBDAS,
             lab.choose(Descent(100, 20, 500, "RMSProp"), Descent(2000, 100, 1000, "RMSProp")),
             family=family,
-            training=ub.NaturalGradientVI(iterations=200, nodes=NODES),
-            nodes=NODES,
+            training=ub.NaturalGradientVI(iterations=200),
             memory=0 if family is ub.DiagonalGaussian else None,
             sampled=True,
         )
@@ -191,7 +188,6 @@ def _choices(lab: Lab, size: int) -> Sequence[str]:
         "The paper says neither how many draws nor how many iterations it used here. EUBO takes minibatches "
         "of D_e; "
         "reverse KL all of it in every iteration, as the paper does.",
-        f"Training, retraining and natural gradients share {NODES} common random numbers.",
         "Our best knows that the erased images are a random sample, which then serve as its memory; beside "
         "the diagonal "
         "posterior it has the curvature of training.",

@@ -16,7 +16,7 @@ from unbayes.posteriors import (
     GaussianNatural,
     gaussian_kl,
 )
-from unbayes.quadrature import Nodes, is_sampled, standard_normal_nodes
+from unbayes.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
 from unbayes.records import accumulate, weighted_sum
 
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
@@ -79,9 +79,9 @@ class AbstractModel(eqx.Module):
 
         return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // thetas.shape[0], 1))
 
-    def nodes(self, key: PRNGKeyArray | None = None, count: int = 256) -> Nodes:
-        """Nodes for `expected_log_likelihood` and `site`: random, `count` of them, where `is_sampled`."""
-        return standard_normal_nodes(self.integral_dim, self.dtype, key, count)
+    def nodes(self, count: int = QUASI_RANDOM_NODES) -> Nodes:
+        """Nodes for `expected_log_likelihood` and `site`: `count` of them where `is_sampled`."""
+        return standard_normal_nodes(self.integral_dim, self.dtype, count)
 
     @property
     def integral_dim(self) -> int:
@@ -90,7 +90,7 @@ class AbstractModel(eqx.Module):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether expectations of the log-likelihood come from random numbers, for which nodes need a key."""
+        """Whether expectations of the log-likelihood are averages, good to a few digits only."""
         return is_sampled(self.integral_dim)
 
     @property

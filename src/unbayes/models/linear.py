@@ -209,17 +209,11 @@ class LinearModel(AbstractModel):
         if outputs > 1 and len(nodes.weights) == 1:
             # The mean alone is looked at.
             return mean, jnp.zeros((*mean.shape, outputs), mean.dtype)
-        factor = gaussian.output_factor(design, outputs)
+        covariance = gaussian.output_covariance(design, outputs)
         if outputs == 1:
-            spread = (factor**2).sum((1, 2))
-            spread = spread if variance is None else spread + variance
-            return mean, safe_sqrt(spread)[:, None, None]
+            return mean, safe_sqrt(covariance if variance is None else covariance + variance[:, None, None])
         rotation = self.likelihood.rotation(mean.dtype)
-        covariance = rotation @ (factor @ factor.mT) @ rotation.T
-        tiny = jnp.finfo(mean.dtype).eps * (1 + jnp.trace(covariance, axis1=1, axis2=2))
-        return mean, rotation.T @ cholesky_of_each(
-            covariance + tiny[:, None, None] * jnp.eye(outputs, dtype=mean.dtype)
-        )
+        return mean, rotation.T @ cholesky_of_each(rotation @ covariance @ rotation.T)
 
     def sufficient_statistics(self, evidence: LinearEvidence) -> GaussianNatural:
         """What the records add to the natural parameters of a conjugate belief, Gaussian likelihood only."""
@@ -238,16 +232,16 @@ class LinearModel(AbstractModel):
     ) -> AbstractPredictive:
         """Predictive distributions at inputs x.
 
-        By quadrature where the posterior is Gaussian and f a scalar; otherwise from `draws` samples, of f or
-        of θ, for which `key` must be given.
+        By quadrature where the posterior is Gaussian, on `draws` nodes where f has several outputs; otherwise
+        from `draws` samples of θ, for which `key` must be given.
         """
         design, variance = self.encode_inputs(x)
         if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
             return _quadrature_predictive(self, posterior, design, variance)
+        if isinstance(posterior, AbstractGaussian):
+            return _node_predictive(self, posterior, design, self.nodes(draws))
         if key is None:
             raise ValueError("key must be given: this predictive distribution is sampled")
-        if isinstance(posterior, AbstractGaussian):
-            return _node_predictive(self, posterior, design, self.nodes(key, draws))
         return _sampled_predictive(self, posterior, design, variance, key, draws)
 
     def log_predictive(
@@ -284,7 +278,7 @@ def _featurise(features: AbstractFeatures, x):
 @eqx.filter_jit
 def _quadrature_predictive(model: LinearModel, gaussian: AbstractGaussian, design, variance):
     mean = model.predictor(gaussian.mean, design)
-    spread = (gaussian.output_factor(design, 1) ** 2).sum((1, 2))
+    spread = gaussian.output_covariance(design, 1)[:, 0, 0]
     return model.likelihood.gaussian_predictive(mean, spread if variance is None else spread + variance)
 
 

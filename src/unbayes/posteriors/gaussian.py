@@ -11,8 +11,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
-from unbayes.posteriors.gram import dense_gram
-from unbayes.quadrature import safe_sqrt
+from unbayes.posteriors.gram import dense_gram, quadratic_forms
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -111,8 +110,8 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         """Distribution of `colour(z)` for z drawn from `inner`, a belief in whitened coordinates."""
 
     @abc.abstractmethod
-    def output_factor(self, design: Float[Array, "n p"], outputs: int) -> Float[Array, "n o r"]:
-        """Square root F of the covariance of f = W a, so that cov(f) = F Fᵀ.
+    def output_covariance(self, design: Float[Array, "n p"], outputs: int) -> Float[Array, "n o o"]:
+        """Covariance of f = W a.
 
         Parameters
         ----------
@@ -258,10 +257,10 @@ class DiagonalGaussian(AbstractGaussian):
         """Scales multiply."""
         return DiagonalGaussian(self.colour(inner.mean), self.scale * inner.scale)
 
-    def output_factor(self, design, outputs):
-        """Outputs are independent: a diagonal square root."""
+    def output_covariance(self, design, outputs):
+        """Outputs are independent."""
         variance = self.variance.reshape(outputs, -1)
-        return safe_sqrt(design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
+        return (design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
 
     def gram(self, design, weights):
         """Diagonal only, shape (d,)."""
@@ -362,10 +361,11 @@ class FullGaussian(AbstractGaussian):
         """Factors multiply."""
         return FullGaussian(self.colour(inner.mean), self.scale_tril @ inner.scale_tril)
 
-    def output_factor(self, design, outputs):
-        """Rows of each output of W, pushed through L."""
-        blocks = self.scale_tril.reshape(outputs, -1, self.dim)
-        return jnp.einsum("np,opd->nod", design, blocks)
+    def output_covariance(self, design, outputs):
+        """Quadratic forms in a; of a single output, as squares, which cannot become negative."""
+        if outputs == 1:
+            return ((design @ self.scale_tril) ** 2).sum(1)[:, None, None]
+        return quadratic_forms(design, self.covariance, outputs)
 
     def gram(self, design, weights):
         """The whole matrix, shape (d, d)."""

@@ -50,7 +50,7 @@ class GradientVI(AbstractTraining):
         progress: AbstractProgress | None = None,
     ) -> Trained:
         """Train from `start`."""
-        loop_key, elbo_key, node_key = jr.split(key, 3)
+        loop_key, elbo_key = jr.split(key)
         posterior, trace = minimise(
             NegativeElbo(model, evidence, self.draws, self.batch_size),
             start,
@@ -63,7 +63,7 @@ class GradientVI(AbstractTraining):
         )
         stationarity = None
         if isinstance(posterior, AbstractGaussian) and model.has_affordable_sites:
-            stationarity = float(_stationarity(model, evidence, posterior, node_key))
+            stationarity = float(_stationarity(model, evidence, posterior))
         return Trained(
             posterior=posterior,
             method=self,
@@ -98,6 +98,6 @@ def _measure_elbo(posterior, model: AbstractModel, evidence, key):
 
 
 @eqx.filter_jit
-def _stationarity(model: AbstractModel, evidence, gaussian: AbstractGaussian, key):
-    bound = Bound(model, evidence, model.nodes(key))
+def _stationarity(model: AbstractModel, evidence, gaussian: AbstractGaussian):
+    bound = Bound(model, evidence, model.nodes())
     return bound.gap(gaussian, bound.target(gaussian))

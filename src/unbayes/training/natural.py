@@ -14,7 +14,7 @@ from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, c
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
 from unbayes.progress import AbstractProgress
-from unbayes.quadrature import centre_node
+from unbayes.quadrature import QUASI_RANDOM_NODES, centre_node
 from unbayes.records import padded
 from unbayes.training.base import AbstractTraining, Trained
 
@@ -27,8 +27,7 @@ class NaturalGradientVI(AbstractTraining):
     """Maximise the ELBO, equation (1), by guarded natural-gradient steps from the mode of the posterior.
 
     In natural parameters a full step is η ← prior + Σ_i s_i(q), with s_i the site of record i. Each step is
-    halved until the ELBO does not fall. Deterministic where the predictor is a scalar; common random numbers
-    elsewhere.
+    halved until the ELBO does not fall. Nothing about it is random.
 
     Parameters
     ----------
@@ -37,13 +36,13 @@ class NaturalGradientVI(AbstractTraining):
     tolerance
         Stationarity, in nats, at which to stop; 100 roundings of the posterior's type at least.
     nodes
-        Number of common random numbers, where quadrature is not possible, and bound on that of a grid in two
+        Number of quasi-random nodes, where quadrature is not possible, and bound on that of a grid in two
         dimensions. A single one is the mean: the result is Laplace's approximation, and its ELBO no bound.
     """
 
     iterations: int = 1000
     tolerance: float = 1e-12
-    nodes: int = 256
+    nodes: int = QUASI_RANDOM_NODES
 
     def run(
         self,
@@ -57,7 +56,7 @@ class NaturalGradientVI(AbstractTraining):
         """Train a member of `start`'s family; where it starts is the mode, not `start`."""
         if not isinstance(start, AbstractGaussian):
             raise TypeError(f"family must be Gaussian for natural gradients, got {type(start).__name__}")
-        nodes = model.nodes(key, self.nodes)
+        nodes = model.nodes(self.nodes)
         tolerance = self.tolerance if model.integral_dim == 1 else max(self.tolerance, COARSE_TOLERANCE)
         evidence, weights = padded(evidence, model.dtype)
         bound = Bound(model, evidence, nodes, weights)

@@ -15,6 +15,7 @@ from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, AbstractVariational, GaussianNatural
 from unbayes.progress import AbstractProgress, Silent
+from unbayes.quadrature import QUASI_RANDOM_NODES
 from unbayes.records import count
 from unbayes.settings import require_key
 from unbayes.training.base import Trained
@@ -30,7 +31,7 @@ def refine(
     *,
     passes: int = 10,
     tolerance: float = 1e-6,
-    nodes: int = 256,
+    nodes: int = QUASI_RANDOM_NODES,
     key: PRNGKeyArray,
     progress: AbstractProgress | None = None,
 ) -> Trained:
@@ -51,7 +52,7 @@ def refine(
     tolerance
         Stationarity, in nats, at which to stop.
     nodes
-        Number of common random numbers, where quadrature is not possible.
+        Number of quasi-random nodes, where quadrature is not possible.
     key
         Key of whatever is random.
     progress
@@ -68,7 +69,7 @@ def refine(
             )
         return GradientVI().run(model, model.encode(remaining), posterior, key=key, progress=progress)
     stream = cast(Stream, remaining) if callable(remaining) else _Once(remaining)
-    steps = _Steps(model, model.nodes(key, nodes), stream)
+    steps = _Steps(model, model.nodes(nodes), stream)
     best = steps.evaluate(posterior)
     trace, step = [best.elbo], 1.0
     tolerance = attainable(tolerance, posterior.dtype)

@@ -69,7 +69,7 @@ def unlearn(
     matches = None if memory is None else memory.matches(evidence)
     # Long work is not begun in vain: what was never trained on is refused before it, where that takes a pass.
     knows = isinstance(call.method, AbstractAdditiveMethod) and call.method.gives_site
-    site = None if knows else site_of(posterior, model, evidence, key)
+    site = None if knows else site_of(posterior, model, evidence)
     doubts = doubts_about_origin(posterior, model, site)
     solution = call.remembering(matches).run(posterior, model, evidence, key=key, progress=progress)
     doubts += doubts_about_origin(posterior, model, solution.site)
@@ -97,7 +97,7 @@ def sweep(
         for lam in lams
     ]
     evidence = model.encode(erased, "erased")
-    doubts = doubts_about_origin(posterior, model, site_of(posterior, model, evidence, key))
+    doubts = doubts_about_origin(posterior, model, site_of(posterior, model, evidence))
     found = method.run_each(posterior, model, evidence, tuple(lams), key=key, progress=progress)
     return [
         _conclude(call, count(evidence), None, solution, started, doubts)
@@ -123,7 +123,7 @@ def summarise(
     additive = require_additive(call.method)
     evidence = model.encode(erased, "erased")
     value = additive.summarise(posterior, model, evidence, key=key)
-    site = additive.site(value) if additive.gives_site else site_of(posterior, model, evidence, key)
+    site = additive.site(value) if additive.gives_site else site_of(posterior, model, evidence)
     matches = None if memory is None else memory.matches(evidence)
     return Statistics(value, site, matches, count(evidence), additive.origin(posterior, model, key))
 

@@ -86,13 +86,11 @@ def is_finite(posterior: AbstractPosterior) -> bool:
     return all(np.isfinite(leaf).all() for leaf in leaves)
 
 
-def site_of(
-    posterior: AbstractPosterior, model: AbstractModel, evidence: Any, key: PRNGKeyArray
-) -> GaussianNatural | None:
+def site_of(posterior: AbstractPosterior, model: AbstractModel, evidence: Any) -> GaussianNatural | None:
     """What the records had added to a Gaussian posterior; None where log-concavity does not bound it."""
     if not isinstance(posterior, AbstractGaussian) or not isinstance(model, LinearModel):
         return None
-    return _site(posterior, model, evidence, key)
+    return _site(posterior, model, evidence)
 
 
 def doubts_about_origin(
@@ -173,8 +171,8 @@ def doubts_about_training(
 
 
 @eqx.filter_jit
-def _site(gaussian: AbstractGaussian, model: AbstractModel, evidence, key):
-    return model.site(gaussian, evidence, model.nodes(key))
+def _site(gaussian: AbstractGaussian, model: AbstractModel, evidence):
+    return model.site(gaussian, evidence, model.nodes())
 
 
 @eqx.filter_jit

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from unbayes.diagnostics import diagnose_weights
 from unbayes.memory import Memory, draw_rows
@@ -26,6 +26,7 @@ from unbayes.posteriors import (
     GaussianNatural,
     gaussian_kl,
 )
+from unbayes.quadrature import QUASI_RANDOM_NODES
 from unbayes.records import count, padded
 from unbayes.unlearning.answer import answer, squared_length
 from unbayes.unlearning.base import AbstractAdditiveMethod
@@ -44,7 +45,7 @@ class NaturalGradient(AbstractAdditiveMethod):
 
     Exact for a Gaussian likelihood. For a log-concave likelihood and a full covariance, the precision that is
     left is the prior's plus that of the remaining records, hence positive definite; elsewhere the step is
-    shortened until it is, and the result says so. Deterministic where the predictor is a scalar.
+    shortened until it is, and the result says so. Nothing about it is random.
 
     With a memory of the training set, the remaining records answer: see `unbayes.unlearning.answer`.
 
@@ -55,13 +56,14 @@ class NaturalGradient(AbstractAdditiveMethod):
         remaining ones answer. Needs a memory, if only of the number of training records, and all the erased
         records in one call of `unlearn`.
     nodes
-        Number of common random numbers, where the predictor has several outputs or the model is general.
+        Number of quasi-random nodes, where the predictor has several outputs or the model is general; that
+        of training unless there is reason for another.
     memory
         What training kept; `unlearn` and its kind set it.
     """
 
     sampled: bool = False
-    nodes: int = 1024
+    nodes: int = QUASI_RANDOM_NODES
     memory: Memory | None = eqx.field(default=None, repr=False)
 
     def with_memory(self, memory: Memory | None) -> Self:
@@ -94,7 +96,7 @@ class NaturalGradient(AbstractAdditiveMethod):
         """Sum of the sites at the trained posterior, dense where a diagonal one comes with its curvature."""
         assert isinstance(posterior, AbstractGaussian)
         around = posterior if self._curvature is None else posterior.to_full()
-        return _sites(around, model, *padded(erased, posterior.dtype), key, self.nodes)
+        return _sites(around, model, *padded(erased, posterior.dtype), self.nodes)
 
     @property
     def gives_site(self) -> bool:
@@ -113,25 +115,25 @@ class NaturalGradient(AbstractAdditiveMethod):
         if self.sampled and self.memory is not None:
             coreset, weights = sample
             weights = jnp.asarray(weights * (self.memory.records - count(erased)) / count(erased))
-        return self._solve(posterior, model, value, coreset, weights, key, sample)
+        return self._solve(posterior, model, value, coreset, weights, sample)
 
     def solve(self, posterior, model, value: GaussianNatural, *, key, progress=None) -> Solution:
         """Subtract the sites, as far as the belief stays proper, and let the remaining records answer."""
         if self.sampled:
             raise ValueError("sampled must be False where batches are summarised apart: it needs the rows")
         coreset, weights = self._coreset
-        return self._solve(posterior, model, value, coreset, weights, key)
+        return self._solve(posterior, model, value, coreset, weights)
 
-    def _solve(self, posterior, model, value, coreset, weights, key, sample=None) -> Solution:
+    def _solve(self, posterior, model, value, coreset, weights, sample=None) -> Solution:
         step = _one_step(posterior, self._curvature, value)
         found, natural, replied, second_term = step.posterior, step.natural, None, None
         if weights is not None and float(step.taken) == 1 and bool((weights > 0).any()):
-            replied = answer(posterior, model, step.natural, coreset, weights, model.nodes(key, self.nodes))
+            replied = answer(posterior, model, step.natural, coreset, weights, model.nodes(self.nodes))
             found, natural = replied.posterior, replied.natural
             second_term = parameter_kl(found, step.posterior).value
         elif sample is not None:
             rows, counts = sample
-            moved = _change_of_pull(posterior, step.posterior, model, rows, counts, key, self.nodes)
+            moved = _change_of_pull(posterior, step.posterior, model, rows, counts, self.nodes)
             second_term = float(moved)
         diagnosis = diagnose_weights(step.log_weights)
         measures = Measures(
@@ -205,16 +207,16 @@ def _quadratic_log_weights(gaussian: AbstractGaussian, site: GaussianNatural, no
 
 
 @eqx.filter_jit
-def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, weights, key: PRNGKeyArray, nodes: int):
-    return model.site(gaussian, erased, model.nodes(key, nodes), weights)
+def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, weights, nodes: int):
+    return model.site(gaussian, erased, model.nodes(nodes), weights)
 
 
 @eqx.filter_jit
-def _change_of_pull(before, after, model: AbstractModel, rows, weights, key, nodes: int) -> Float[Array, ""]:
+def _change_of_pull(before, after, model: AbstractModel, rows, weights, nodes: int) -> Float[Array, ""]:
     """KL, in nats, by which a step moves the belief if the given records' sites change with it.
 
     Those of the remaining records change too, which is the next term that one step leaves out.
     """
-    old, new = (model.site(q.to_full(), rows, model.nodes(key, nodes), weights) for q in (before, after))
+    old, new = (model.site(q.to_full(), rows, model.nodes(nodes), weights) for q in (before, after))
     linear, precision = jax.tree.map(jnp.subtract, new, old)
     return squared_length(after.to_full(), linear, precision)

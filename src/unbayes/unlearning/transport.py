@@ -7,6 +7,7 @@ import equinox as eqx
 
 from unbayes.memory import Memory
 from unbayes.posteriors import AutoregressiveFlow, FullGaussian, matched_gaussian
+from unbayes.quadrature import QUASI_RANDOM_NODES
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.natural_gradient import NaturalGradient
 from unbayes.unlearning.result import Solution
@@ -28,7 +29,7 @@ class Transport(AbstractAdditiveMethod):
     """
 
     sampled: bool = False
-    nodes: int = 1024
+    nodes: int = QUASI_RANDOM_NODES
     draws: int = 10_000
     memory: Memory | None = eqx.field(default=None, repr=False)
 

@@ -133,7 +133,7 @@ def remember(
     stationarity = None
     # A guide of low rank is stationary within its family, which a full step leaves.
     if isinstance(posterior, AbstractGaussian) and not isinstance(trained, LowRank):
-        stationarity = float(_stationarity(posterior, program, evidence, key))
+        stationarity = float(_stationarity(posterior, program, evidence))
     return unbayes.memory.remember(posterior, program, evidence, size, stationarity, key=key)
 
 
@@ -179,6 +179,6 @@ def _projected(result: Unlearned, trained: AbstractVariational, found: LowRank) 
 
 
 @eqx.filter_jit
-def _stationarity(posterior: AbstractGaussian, program: Program, evidence, key):
-    bound = Bound(program, evidence, program.nodes(key))
+def _stationarity(posterior: AbstractGaussian, program: Program, evidence):
+    bound = Bound(program, evidence, program.nodes())
     return bound.gap(posterior, bound.target(posterior))

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 from numpyro import handlers
 from numpyro.distributions import Distribution
 from numpyro.distributions.transforms import biject_to
@@ -15,7 +15,7 @@ from numpyro.infer.autoguide import AutoGuide
 from numpyro.infer.util import compute_log_probs
 
 from unbayes.models import AbstractModel
-from unbayes.quadrature import Nodes
+from unbayes.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
 from unbayes.records import count, to_arrays
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -87,15 +87,15 @@ class Program(AbstractModel):
         terms = [jnp.moveaxis(log_probs[name], axis, 0).reshape(total, -1).sum(1) for name, axis in self.axes]
         return jnp.asarray(sum(terms), self.dtype)
 
-    def nodes(self, key: PRNGKeyArray | None = None, count: int = 256) -> Nodes:
+    def nodes(self, count: int = QUASI_RANDOM_NODES) -> Nodes:
         """As for any model, or the mean alone where the belief is `pointwise`."""
         if not self.pointwise:
-            return super().nodes(key, count)
-        return Nodes(jnp.zeros((1, self.dim), self.dtype), jnp.ones(1, self.dtype))
+            return super().nodes(count)
+        return centre_node(self.dim, self.dtype)
 
     @property
     def is_sampled(self) -> bool:
-        """Whether expectations of the log-likelihood come from random numbers."""
+        """Whether expectations of the log-likelihood are averages, good to a few digits only."""
         return not self.pointwise and super().is_sampled
 
     def _log_probs(self, values: Mapping[str, Array], records: Call) -> dict[str, Array]:
