@@ -6,8 +6,10 @@ tells how these sites move: the fixed point of
     η⁺ = η − Σ_{D_e} s_i(q) + Σ_C w_c [ s_c(q⁺) − s_c(q) ]
 
 maximises the ELBO of the weighted coreset under the base η − Σ_{D_e} s_i(q) − Σ_C w_c s_c(q) in place of a
-prior. That is a well-posed problem if the base is a proper belief. The weights are therefore calibrated: the
-sum of the remaining records' precision is known, and the coreset must not exceed it in any direction.
+prior. That is a well-posed problem if the base is a proper belief. What the coreset must add up to is known:
+the precision of all remaining records. It is therefore seen through a linear map of θ that gives it just that
+precision: where it knows too much it is damped, where too little stretched. Half of the prior's precision, at
+least, is left to the base.
 """
 
 from typing import Any, NamedTuple
@@ -18,15 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cholesky, solve_triangular
 from jaxtyping import Array, Float
-from scipy.optimize import nnls
 
 from unbayes.ascent import Bound, Climb, climb
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural
 from unbayes.quadrature import Nodes
 
-# Pull of the weights towards those they were drawn with, beside the misfit of the precision.
-RIDGE = 0.3
+# Share of the precision that counts as known to all: directions that the coreset tells next to nothing of, or
+# that no record does, stay as they are.
+IGNORANCE = 0.05
+# Records, at most, from which the uncertainty of a coreset is estimated.
+LARGEST_SAMPLE = 100
 PASSES, TOLERANCE = 500, 1e-9
 
 
@@ -39,14 +43,17 @@ class Answer(NamedTuple):
         The belief at the fixed point.
     natural
         Its natural parameters, dense also where it is diagonal.
+    stationarity
+        KL, in nats, that is left between the belief and the fixed point.
     coverage
-        Share of the remaining records' precision that the calibrated coreset stands for.
+        Share of the remaining records' precision that the coreset stands for, unstretched.
     uncertainty
         Expected KL, in nats, that comes from having drawn this coreset and no other.
     """
 
     posterior: AbstractGaussian
     natural: GaussianNatural
+    stationarity: float
     coverage: float
     uncertainty: float
 
@@ -70,89 +77,118 @@ def answer(
     coreset, weights
         Some of the remaining records, as evidence, and how many each stands for; zero for erased ones.
     """
-    view = _view(posterior, model, one_step, coreset, nodes)
-    calibrated, coverage = _calibrate(view, np.asarray(weights, np.float64))
-    calibrated = jnp.asarray(calibrated, posterior.dtype)
-    end = _settle(posterior, model, one_step, coreset, calibrated, nodes)
+    fitted, weights, coverage = _fit(posterior, model, one_step, coreset, weights, nodes)
+    end = _settle(posterior, fitted, one_step, coreset, weights, nodes)
+    rows = np.unique(np.linspace(0, len(weights) - 1, LARGEST_SAMPLE).astype(int))
+    some, some_weights = jax.tree.map(lambda leaf: leaf[rows], (coreset, weights))
+    uncertainty = _uncertainty(posterior, end.gaussian, fitted, some, some_weights, nodes)
     return Answer(
         posterior=end.gaussian,
         natural=end.target,
-        coverage=coverage,
-        uncertainty=float(_uncertainty(posterior, end.gaussian, model, coreset, calibrated, weights, nodes)),
+        stationarity=float(end.stationarity),
+        coverage=float(coverage),
+        uncertainty=float(uncertainty) * len(weights) / len(rows),
     )
 
 
-class _View(NamedTuple):
-    """Precisions in coordinates in which one step leaves the identity."""
+class _Fitted(AbstractModel):
+    """A model whose records look at m + M (θ − m) instead of θ."""
 
-    each: Float[Array, "k d d"]
-    remaining: Float[Array, "d d"]
+    model: AbstractModel
+    map: Float[Array, "d d"]
+    centre: Float[Array, " d"]
+
+    @property
+    def dim(self) -> int:
+        return self.model.dim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.model.dtype
+
+    @property
+    def has_dense_sites(self) -> bool:
+        return True
+
+    def encode(self, records, name="records"):
+        return self.model.encode(records, name)
+
+    def log_prior(self, theta):
+        return self.model.log_prior(theta)
+
+    def log_likelihood(self, theta, evidence):
+        return self.model.log_likelihood(self._seen(theta), evidence)
+
+    def expected_log_likelihood(self, gaussian, evidence, nodes, weights=None):
+        return self.model.expected_log_likelihood(self._belief(gaussian), evidence, nodes, weights)
+
+    def site(self, gaussian, evidence, nodes, weights=None):
+        belief = self._belief(gaussian)
+        linear, precision = self.model.site(belief, evidence, nodes, weights)
+        gradient = self.map.T @ (linear - precision @ belief.mean)
+        return gaussian.to_full().site(gradient, self.map.T @ precision @ self.map)
+
+    def _seen(self, theta):
+        return self.centre + self.map @ (theta - self.centre)
+
+    def _belief(self, gaussian: AbstractGaussian) -> FullGaussian:
+        root = self.map @ gaussian.to_full().scale_tril
+        return FullGaussian.from_covariance(self._seen(gaussian.mean), root @ root.T)
 
 
 @eqx.filter_jit
-def _view(posterior, model: AbstractModel, one_step, coreset, nodes) -> _View:
+def _fit(posterior, model: AbstractModel, one_step, coreset, weights, nodes):
+    """The coreset through a map that gives it the remaining records' precision, its weights and coverage.
+
+    In coordinates in which one step leaves the identity, the map is the symmetric M with M A M = R, for the
+    coreset's precision A and the remaining records' R: the one that moves θ least.
+    """
     full = posterior.to_full()
     factor = cholesky(one_step.precision, lower=True)
+    identity = jnp.eye(full.dim, dtype=full.dtype)
 
     def whiten(precision):
         half = solve_triangular(factor, precision, lower=True)
-        return solve_triangular(factor, half.mT, lower=True)
+        return solve_triangular(factor, half.T, lower=True)
 
-    prior = model.prior_site(full, nodes).precision
-    sites = _each_site(full, model, coreset, nodes)
-    return _View(jax.vmap(whiten)(sites.precision), whiten(one_step.precision - prior))
-
-
-def _each_site(gaussian, model: AbstractModel, evidence, nodes) -> GaussianNatural:
-    return jax.lax.map(
-        lambda record: model.site(gaussian, jax.tree.map(lambda leaf: leaf[None], record), nodes),
-        evidence,
-        batch_size=32,
-    )
-
-
-def _calibrate(view: _View, drawn: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights near those drawn whose precision fits, and nowhere exceeds, that of the remaining records."""
-    each, remaining = np.asarray(view.each, np.float64), np.asarray(view.remaining, np.float64)
-    present = drawn > 0
-    weights = np.zeros_like(drawn)
-    flat = each[present].reshape(present.sum(), -1)
-    sizes = np.linalg.norm(flat, axis=1) + np.finfo(float).tiny
-    unit = flat / sizes[:, None]
-    # Least squares by its normal equations: as many unknowns as records, however many parameters.
-    factor = np.linalg.cholesky(unit @ unit.T + RIDGE**2 * np.eye(len(unit)))
-    right = np.linalg.solve(factor, unit @ remaining.ravel() + RIDGE**2 * drawn[present] * sizes)
-    weights[present] = nnls(factor.T, right)[0] / sizes
-    stood_for = np.tensordot(weights, each, 1)
-    excess = _largest_share(stood_for, remaining)
-    weights /= max(excess, 1)
-    return weights, float(np.trace(stood_for) / max(excess, 1) / np.trace(remaining))
+    remaining = whiten(one_step.precision - model.prior_site(full, nodes).precision)
+    known = whiten(model.site(full, coreset, nodes, weights).precision) + IGNORANCE * identity
+    root, inverse_root = (_power(remaining + IGNORANCE * identity, power) for power in (0.5, -0.5))
+    whitened = root @ _power(root @ known @ root, -0.5) @ root
+    fitted = _Fitted(model, solve_triangular(factor, whitened @ factor.T, lower=True, trans="T"), full.mean)
+    # Through the map a belief looks wider or narrower, which changes the curvature of what sees it.
+    spare = _power(0.5 * (remaining + identity), -0.5)
+    seen = spare @ whiten(fitted.site(full, coreset, nodes, weights).precision) @ spare
+    excess = jnp.maximum(jnp.linalg.eigvalsh(seen)[-1], 1)
+    shares, directions = jnp.linalg.eigh(inverse_root @ known @ inverse_root)
+    covered = ((root @ directions) ** 2 @ jnp.minimum(shares, 1)).sum() - IGNORANCE * full.dim
+    return fitted, weights / excess, covered / jnp.trace(remaining) / excess
 
 
-def _largest_share(part: np.ndarray, whole: np.ndarray) -> float:
-    """Largest eigenvalue of `part` relative to `whole`, which may be singular to rounding."""
-    values, vectors = np.linalg.eigh(whole)
-    root = vectors / np.sqrt(np.maximum(values, 1e-9))
-    return float(np.linalg.eigvalsh(root.T @ part @ root)[-1])
+def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
+    values, vectors = jnp.linalg.eigh(matrix)
+    return (vectors * jnp.maximum(values, jnp.finfo(values.dtype).eps) ** power) @ vectors.T
 
 
 @eqx.filter_jit
 def _settle(posterior, model: AbstractModel, one_step, coreset, weights, nodes) -> Climb:
-    known = model.site(posterior.to_full(), coreset, nodes, weights)
+    known = model.site(posterior, coreset, nodes, weights)
     base = jax.tree.map(jnp.subtract, one_step, known)
     bound = Bound(model, coreset, nodes, weights, base)
     return climb(bound, posterior, PASSES, TOLERANCE)
 
 
 @eqx.filter_jit
-def _uncertainty(before, after, model: AbstractModel, coreset, weights, drawn, nodes):
+def _uncertainty(before, after, model: AbstractModel, coreset, weights, nodes):
     """½ E‖noise of the natural parameters‖² in the metric of KL, if records were drawn one by one."""
-    old, new = (_each_site(q.to_full(), model, coreset, nodes) for q in (before, after))
-    linear, precision = jax.tree.map(jnp.subtract, new, old)
-    each = jax.vmap(lambda linear, precision: squared_length(after.to_full(), linear, precision))(
-        linear, precision
-    )
-    return (weights**2 * jnp.where(drawn > 0, 1 - 1 / jnp.maximum(drawn, 1), 0)) @ each
+
+    def length(record):
+        alone = jax.tree.map(lambda leaf: leaf[None], record)
+        old, new = (model.site(q, alone, nodes) for q in (before, after))
+        return squared_length(after.to_full(), *jax.tree.map(jnp.subtract, new, old))
+
+    each = jax.lax.map(length, coreset, batch_size=32)
+    return (weights**2 * jnp.where(weights > 0, 1 - 1 / jnp.maximum(weights, 1), 0)) @ each
 
 
 def squared_length(gaussian: FullGaussian, linear, precision) -> Float[Array, ""]:

@@ -31,13 +31,15 @@ from unbayes.records import count, padded
 from unbayes.unlearning.answer import answer, squared_length
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.result import Solution
-from unbayes.unlearning.trust import Measures, doubts_about_step
+from unbayes.unlearning.trust import Doubt, Measures, doubts_about_step
 
 # Share of its own precision that a belief keeps in every direction, where a full step would leave none.
 LEAST_SHARE_KEPT = 1e-3
 # Erased records, at most, that are looked at again to tell how the remaining ones answer.
 LARGEST_SAMPLE = 500
 DIAGNOSIS_DRAWS = 1000
+# Part of the change that may be missing where the remaining records' answer is cut short.
+DOUBTED_UNREST = 0.01
 
 
 class NaturalGradient(AbstractAdditiveMethod):
@@ -148,10 +150,13 @@ class NaturalGradient(AbstractAdditiveMethod):
         change = float(step.change) if replied is None else parameter_kl(found, posterior).value
         knows_curvature = self._curvature is not None or not isinstance(posterior, DiagonalGaussian)
         exact = type(posterior) is type(model.conjugate_prior)
+        doubts = () if exact else doubts_about_step(measures, change, posterior.dim, knows_curvature)
+        if replied is not None and replied.stationarity > DOUBTED_UNREST * change:
+            doubts = (*doubts, Doubt("the remaining records' answer did not settle; refine, or retrain"))
         return Solution(
             found,
             measures=measures,
-            doubts=() if exact else doubts_about_step(measures, change, posterior.dim, knows_curvature),
+            doubts=doubts,
             site=value,
             curvature=None if self._curvature is None else natural,
         )
