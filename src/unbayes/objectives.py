@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.models import AbstractModel
+from unbayes.models.base import CHUNK_ELEMENTS
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, gaussian_kl
+from unbayes.records import accumulate
 
 
 def elbo(
@@ -167,8 +169,10 @@ def _trusted_region(log_full, log_max, lam):
 
 
 def _log_likelihood(model: AbstractModel, thetas, evidence) -> Float[Array, " s"]:
-    deviations, mean = model.log_likelihood_at(thetas, evidence)
-    return deviations + mean
+    def part(evidence):
+        return jax.vmap(model.log_likelihood, (0, None))(thetas, evidence).sum(1)
+
+    return accumulate(part, evidence, max(CHUNK_ELEMENTS // len(thetas), 1))
 
 
 def _require_quadrature(candidate: AbstractPosterior, model: AbstractModel) -> AbstractGaussian:

@@ -51,6 +51,18 @@ def test_log_prob_is_that_of_scipy(likelihood, reference, targets):
             assert own == pytest.approx(reference(f, y), rel=1e-12, abs=1e-13)
 
 
+def test_bernoulli_derivatives_keep_their_digits(dtype):
+    """σ(−f) and −σ(f) σ(−f), on both sides, at the kink of the formula and far out."""
+    log_prob = BernoulliLikelihood().log_prob
+    f = np.array([-80.0, -30.0, -1.0, 0.0, 1e-3, 2.0, 40.0, 80.0])
+    at = jnp.asarray(f, dtype)
+    first = jax.vmap(jax.grad(log_prob), (0, None))(at, jnp.ones((), dtype))
+    second = jax.vmap(jax.grad(jax.grad(log_prob)), (0, None))(at, jnp.ones((), dtype))
+    rounding = 8 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(first, expit(-f), rtol=rounding)
+    np.testing.assert_allclose(second, -expit(f) * expit(-f), rtol=rounding, atol=rounding)
+
+
 def test_categorical_log_prob_is_that_of_scipy():
     f = np.array([-1.0, 700.0, 2.0])
     for y in range(3):

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.nn import log_sigmoid, log_softmax, one_hot, sigmoid, softmax
+from jax.nn import log_softmax, one_hot, sigmoid, softmax
 from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
@@ -25,6 +25,24 @@ from unbayes.records import to_float_array
 
 # Standard deviation of f, in log-odds, from which quadrature over the log-odds beats that over the noise.
 WIDE = 1.8
+
+
+@jax.custom_jvp
+def log_sigmoid(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Log σ(x); its derivative σ(−x) comes from the same exponential."""
+    return _log_sigmoid_and_slope(x)[0]
+
+
+@log_sigmoid.defjvp
+def _log_sigmoid_jvp(primals, tangents):
+    value, slope = _log_sigmoid_and_slope(*primals)
+    return value, slope * tangents[0]
+
+
+def _log_sigmoid_and_slope(x):
+    is_positive = x >= 0
+    small = jnp.exp(jnp.where(is_positive, -x, x))
+    return jnp.minimum(x, 0) - jnp.log1p(small), jnp.where(is_positive, small, 1) / (1 + small)
 
 
 class AbstractLikelihood(eqx.Module):

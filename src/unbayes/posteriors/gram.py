@@ -1,8 +1,9 @@
-"""Sums of outer products of features, and roots of many small matrices."""
+"""Sums of outer products of features, roots of many small matrices, inverses of triangular ones."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 
@@ -59,3 +60,8 @@ def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
         return factors.at[:, :, j].set(jnp.where(rows >= j, column, 0))
 
     return jax.lax.fori_loop(0, matrices.shape[1], add_column, jnp.zeros_like(matrices))
+
+
+def inverse_triangular(factor: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Inverse of a lower-triangular matrix."""
+    return solve_triangular(factor, jnp.eye(factor.shape[-1], dtype=factor.dtype), lower=True)
