@@ -148,6 +148,7 @@ def test_output_factor_and_gram(family, outputs):
     root = np.tril(rng.normal(size=(size, size))) + 2 * np.eye(size)
     gaussian = MAKE[family](rng.normal(size=size), root)
     design, weights = rng.normal(size=(4, 2)), rng.normal(size=(4, outputs, outputs))
+    weights = weights + weights.transpose(0, 2, 1)
     factor = np.asarray(gaussian.output_factor(jnp.asarray(design), outputs))
     for row, square_root in zip(design, factor, strict=True):
         to_outputs = np.kron(np.eye(outputs), row)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -15,6 +16,8 @@ from unbayes.posteriors.gram import dense_gram
 from unbayes.quadrature import safe_sqrt
 
 LOG_2PI = math.log(2 * math.pi)
+# Size beyond which a triangular matrix is inverted by halves.
+LARGEST_SOLVED = 128
 
 
 class GaussianNatural(NamedTuple):
@@ -124,7 +127,10 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
 
     @abc.abstractmethod
     def gram(self, design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "..."]:
-        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` needs: all, shape (d, d), or its diagonal."""
+        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` needs: all, shape (d, d), or its diagonal.
+
+        Every matrix among the weights is symmetric.
+        """
 
     @property
     def dim(self) -> int:
@@ -297,7 +303,8 @@ class FullGaussian(AbstractGaussian):
     @classmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
         """N(0, I)."""
-        return cls(jnp.zeros(dim, dtype), jnp.eye(dim, dtype=dtype))
+        dtype = jnp.result_type(float) if dtype is None else dtype
+        return cls(np.zeros(dim, dtype), np.eye(dim, dtype=dtype))
 
     @classmethod
     def from_covariance(cls, mean, covariance) -> Self:
@@ -313,7 +320,7 @@ class FullGaussian(AbstractGaussian):
     @property
     def natural(self) -> GaussianNatural:
         """Natural parameters, the precision as a matrix."""
-        inverse = solve_triangular(self.scale_tril, jnp.eye(self.dim, dtype=self.dtype), lower=True)
+        inverse = _triangular_inverse(self.scale_tril)
         precision = inverse.T @ inverse
         return GaussianNatural(inverse.T @ (inverse @ self.mean), precision)
 
@@ -395,6 +402,15 @@ def _standard_log_prob(noise):
 
 def _inverse_cholesky(precision):
     """Lower-triangular L with L Lᵀ = precision⁻¹, by the Cholesky factor of the reversed matrix."""
-    reversed_factor = jnp.linalg.cholesky(precision[::-1, ::-1])
-    identity = jnp.eye(precision.shape[-1], dtype=precision.dtype)
-    return solve_triangular(reversed_factor, identity, lower=True)[::-1, ::-1].T
+    return _triangular_inverse(jnp.linalg.cholesky(precision[::-1, ::-1]))[::-1, ::-1].T
+
+
+def _triangular_inverse(factor):
+    """Inverse of a lower-triangular matrix; a large one by halves, so that most of it is products."""
+    size = factor.shape[-1]
+    if size <= LARGEST_SOLVED:
+        return solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
+    half = size // 2
+    first, last = _triangular_inverse(factor[:half, :half]), _triangular_inverse(factor[half:, half:])
+    below = -last @ (factor[half:, :half] @ first)
+    return jnp.block([[first, jnp.zeros_like(factor[:half, half:])], [below, last]])

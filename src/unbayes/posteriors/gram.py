@@ -7,17 +7,24 @@ from jaxtyping import Array, Float
 
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
-    """Σ_n weights_n ⊗ a_n a_nᵀ, as one matrix product over the records."""
+    """Σ_n weights_n ⊗ a_n a_nᵀ for symmetric weights, as one matrix product over the records."""
     outputs, size = weights.shape[1], design.shape[1]
     if outputs == 1:
         return (weights[:, 0] * design).T @ design
-    # a aᵀ is symmetric, so that half of the products is enough.
+    # Both factors are symmetric, so that a quarter of the products is enough.
+    (first, second), features = _half(size)
+    (left, right), blocks = _half(outputs)
+    columns = design.T
+    products = (columns[first] * columns[second]) @ weights[:, left, right]
+    return products[features[None, :, None, :], blocks[:, None, :, None]].reshape([outputs * size] * 2)
+
+
+def _half(size: int):
+    """Indices of the upper triangle of a symmetric matrix, and for every element where to find it there."""
     rows, columns = np.triu_indices(size)
     place = np.zeros((size, size), int)
     place[rows, columns] = place[columns, rows] = np.arange(len(rows))
-    halves = weights.reshape(-1, outputs**2).T @ (design[:, rows] * design[:, columns])
-    blocks = halves[:, place].reshape(outputs, outputs, size, size)
-    return blocks.transpose(0, 2, 1, 3).reshape(outputs * size, outputs * size)
+    return (rows, columns), place
 
 
 def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
