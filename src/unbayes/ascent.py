@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, GaussianNatural, gaussian_kl
+from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural, gaussian_kl, kl_to_natural
 from unbayes.quadrature import Nodes
 
 SMALLEST_STEP = 2.0**-12
@@ -56,7 +56,10 @@ class Bound(eqx.Module):
     @staticmethod
     def gap(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
         """How far a full step goes: KL[q‖q after the step] in nats, zero where the bound is stationary."""
-        gap = gaussian_kl(gaussian, gaussian.toward(target, 1.0))
+        if isinstance(gaussian, FullGaussian):
+            gap = kl_to_natural(gaussian, target)
+        else:
+            gap = gaussian_kl(gaussian, gaussian.toward(target, 1.0))
         return jnp.where(jnp.isfinite(gap), gap, jnp.inf)
 
 

@@ -117,7 +117,7 @@ def remember(
         return Memory(records, stationarity, curvature)
     influence = _influence(posterior, model, padded(evidence, model.dtype)[0], nodes)
     rows, weights = draw_coreset(np.asarray(influence)[:records], size, key)
-    coreset = jax.tree.map(lambda leaf: leaf[rows], evidence)
+    coreset = jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), evidence)
     return Memory(records, stationarity, curvature, coreset, jnp.asarray(weights, model.dtype))
 
 

@@ -1,9 +1,10 @@
 """Closed-form divergences."""
 
 import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from unbayes.posteriors.gaussian import AbstractGaussian, DiagonalGaussian
+from unbayes.posteriors.gaussian import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
 from unbayes.posteriors.gram import inverse_triangular
 
 
@@ -14,7 +15,18 @@ def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
     mahalanobis = (q.whiten(p.mean) ** 2).sum()
     if isinstance(p, DiagonalGaussian) and isinstance(q, DiagonalGaussian):
         trace = jnp.exp(2 * (p.log_scale - q.log_scale)).sum()
+    elif isinstance(q, DiagonalGaussian):
+        trace = (p.variance / q.variance).sum()
     else:
         root, other = p.to_full().scale_tril, q.to_full().scale_tril
         trace = ((inverse_triangular(other) @ root) ** 2).sum()
     return 0.5 * (trace + mahalanobis - p.dim) + q.log_det_scale - p.log_det_scale
+
+
+def kl_to_natural(p: FullGaussian, q: GaussianNatural) -> Float[Array, ""]:
+    """KL[p‖q] for q in natural parameters, its precision a matrix; NaN where it is indefinite."""
+    factor = jnp.linalg.cholesky(q.precision)
+    away = solve_triangular(factor, q.linear, lower=True) - factor.T @ p.mean
+    trace = ((factor.T @ p.scale_tril) ** 2).sum()
+    log_det_factor = jnp.log(jnp.diagonal(factor)).sum()
+    return 0.5 * (trace + away @ away - p.dim) - log_det_factor - p.log_det_scale

@@ -7,11 +7,12 @@ from typing import NamedTuple, Self
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
-from unbayes.posteriors.gram import dense_gram, inverse_triangular, quadratic_forms
+from unbayes.posteriors.gram import dense_gram, inverse_cholesky, inverse_triangular, quadratic_forms
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -123,7 +124,10 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
 
     @abc.abstractmethod
     def gram(self, design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "..."]:
-        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` needs: all, shape (d, d), or its diagonal."""
+        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` needs: all, shape (d, d), or its diagonal.
+
+        Every matrix among the weights is symmetric.
+        """
 
     @property
     def dim(self) -> int:
@@ -296,7 +300,8 @@ class FullGaussian(AbstractGaussian):
     @classmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray | None = None) -> Self:
         """N(0, I)."""
-        return cls(jnp.zeros(dim, dtype), jnp.eye(dim, dtype=dtype))
+        dtype = jnp.result_type(float) if dtype is None else dtype
+        return cls(np.zeros(dim, dtype), np.eye(dim, dtype=dtype))
 
     @classmethod
     def from_covariance(cls, mean, covariance) -> Self:
@@ -306,7 +311,7 @@ class FullGaussian(AbstractGaussian):
     @classmethod
     def from_natural(cls, natural: GaussianNatural) -> Self:
         """Gaussian with the given natural parameters."""
-        scale_tril = _inverse_cholesky(natural.precision)
+        scale_tril = inverse_cholesky(natural.precision)
         return cls(scale_tril @ (scale_tril.T @ natural.linear), scale_tril)
 
     @property
@@ -391,8 +396,3 @@ def _require_shape(name: str, array, shape: tuple[int, ...]) -> None:
 
 def _standard_log_prob(noise):
     return -0.5 * (noise**2).sum() - 0.5 * noise.shape[-1] * LOG_2PI
-
-
-def _inverse_cholesky(precision):
-    """Lower-triangular L with L Lᵀ = precision⁻¹, by the Cholesky factor of the reversed matrix."""
-    return inverse_triangular(jnp.linalg.cholesky(precision[::-1, ::-1]))[::-1, ::-1].T

@@ -6,6 +6,9 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+# Size beyond which a triangular matrix is inverted by halves.
+LARGEST_SOLVED = 128
+
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
     """Σ_n weights_n ⊗ a_n a_nᵀ of symmetric weights, as one matrix product over the records."""
@@ -63,5 +66,16 @@ def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
 
 
 def inverse_triangular(factor: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Inverse of a lower-triangular matrix."""
-    return solve_triangular(factor, jnp.eye(factor.shape[-1], dtype=factor.dtype), lower=True)
+    """Inverse of a lower-triangular matrix; a large one by halves, so that most of it is products."""
+    size = factor.shape[-1]
+    if size <= LARGEST_SOLVED:
+        return solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
+    half = size // 2
+    first, last = inverse_triangular(factor[:half, :half]), inverse_triangular(factor[half:, half:])
+    below = -last @ (factor[half:, :half] @ first)
+    return jnp.block([[first, jnp.zeros_like(factor[:half, half:])], [below, last]])
+
+
+def inverse_cholesky(precision: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Lower-triangular L with L Lᵀ = precision⁻¹, by the Cholesky factor of the reversed matrix."""
+    return inverse_triangular(jnp.linalg.cholesky(precision[::-1, ::-1]))[::-1, ::-1].T

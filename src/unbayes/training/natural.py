@@ -17,6 +17,7 @@ from unbayes.progress import AbstractProgress
 from unbayes.quadrature import QUASI_RANDOM_NODES, centre_node
 from unbayes.records import padded
 from unbayes.training.base import AbstractTraining, Trained
+from unbayes.training.laplace import laplace, positive
 
 NEWTON_ITERATIONS = 100
 # Stationarity, in nats, beyond which integrals in several dimensions are too coarse to tell.
@@ -60,6 +61,8 @@ class NaturalGradientVI(AbstractTraining):
         tolerance = self.tolerance if model.integral_dim == 1 else max(self.tolerance, COARSE_TOLERANCE)
         evidence, weights = padded(evidence, model.dtype)
         bound = Bound(model, evidence, nodes, weights)
+        if len(nodes.weights) == 1 and isinstance(start, FullGaussian):
+            return self._laplace(bound, start, tolerance)
         end, passes = _climb(bound, type(start), start.mean, self.iterations, tolerance)
         taken = int(end.passes)
         return Trained(
@@ -71,6 +74,13 @@ class NaturalGradientVI(AbstractTraining):
             trace=np.asarray(end.trace)[:taken],
             passes=int(passes),
         )
+
+    def _laplace(self, bound: Bound, start: FullGaussian, tolerance: float) -> Trained:
+        tolerance = attainable(tolerance, start.dtype)
+        found = laplace(bound, start.mean, self.iterations, tolerance)
+        elbo, stationarity = float(found.value), float(found.stationarity)
+        trace, passes = np.full(1, elbo), int(found.passes)
+        return Trained(found.gaussian, self, elbo, stationarity, stationarity <= tolerance, trace, passes)
 
 
 @eqx.filter_jit
@@ -97,7 +107,7 @@ def _laplace(bound: Bound, family, start) -> tuple[AbstractGaussian, Array]:
         point = FullGaussian(mean, jnp.zeros((mean.size, mean.size), mean.dtype))
         linear, curvature = bound.target(point)
         gradient = linear - curvature @ mean
-        precision = _positive(curvature)
+        precision = positive(curvature)
         direction = cho_solve((jnp.linalg.cholesky(precision), True), gradient)
         step, value = backtrack(lambda s: log_joint(mean + s * direction), value, jnp.ones_like(value))
         moved = (gradient @ direction > jnp.finfo(mean.dtype).eps ** 0.5) & (step >= SMALLEST_STEP)
@@ -113,17 +123,3 @@ def _laplace(bound: Bound, family, start) -> tuple[AbstractGaussian, Array]:
     if issubclass(family, DiagonalGaussian):
         return DiagonalGaussian(mean, jnp.diagonal(precision) ** -0.5), passes
     return FullGaussian.from_natural(GaussianNatural(precision @ mean, precision)), passes
-
-
-def _positive(matrix):
-    """Positive-definite matrix with the same eigenvectors and absolute eigenvalues.
-
-    The same matrix for a log-concave model; elsewhere, Newton's direction still leads uphill.
-    """
-
-    def repaired():
-        values, vectors = jnp.linalg.eigh(matrix)
-        floor = jnp.finfo(matrix.dtype).eps * jnp.abs(values).max()
-        return (vectors * jnp.maximum(jnp.abs(values), floor)) @ vectors.T
-
-    return jax.lax.cond(jnp.isfinite(jnp.linalg.cholesky(matrix)).all(), lambda: matrix, repaired)

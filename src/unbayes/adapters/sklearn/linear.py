@@ -2,7 +2,6 @@
 
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -76,8 +75,9 @@ class BayesianLinearRegression(AbstractUnlearningRegressor):
         self.intercept_ = float(intercepts[0] + self._state.framed.target_offset)
         model = self.model_
         assert isinstance(model.likelihood, GaussianLikelihood)
+        assert isinstance(model.prior, DiagonalGaussian)
         self.noise_scale_ = float(model.likelihood.noise_scale)
-        self.prior_scale_ = float(model.prior.variance[-1]) ** 0.5
+        self.prior_scale_ = float(np.exp(model.prior.log_scale[-1]))
 
 
 class BayesianLogisticRegression(AbstractUnlearningClassifier):
@@ -151,7 +151,7 @@ def _linear_model(likelihood, inputs: int, prior_scale: float, intercept_scale: 
     scales = np.full((likelihood.outputs, features.size), float(prior_scale))
     if intercept_scale is not None:
         scales[:, 0] = intercept_scale
-    return LinearModel(features, likelihood, DiagonalGaussian(jnp.zeros(scales.size), scales.ravel()))
+    return LinearModel(features, likelihood, DiagonalGaussian(np.zeros(scales.size), scales.ravel()))
 
 
 def _coefficients(
