@@ -72,7 +72,7 @@ def test_sampled_predictive_kl_shares_its_noise():
     near = predictive_kl(flow(), FIRST, logistic_regression(1), INPUTS, key=jr.key(0), draws=20_000)
     assert near.forward.mean < 1e-3
     with pytest.raises(ValueError, match="key must be given"):
-        predictive_kl(FIRST, SECOND, model, INPUTS)
+        predictive_kl(flow(), FIRST, logistic_regression(1), INPUTS)
 
 
 def test_agreement_is_the_share_of_equal_decisions():

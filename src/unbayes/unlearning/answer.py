@@ -155,14 +155,21 @@ def _fit(posterior, model: AbstractModel, one_step, coreset, weights, nodes):
     known = whiten(model.site(full, coreset, nodes, weights).precision) + IGNORANCE * identity
     root, inverse_root = (_power(remaining + IGNORANCE * identity, power) for power in (0.5, -0.5))
     whitened = root @ _power(root @ known @ root, -0.5) @ root
-    fitted = _Fitted(model, solve_triangular(factor, whitened @ factor.T, lower=True, trans="T"), full.mean)
-    # Through the map a belief looks wider or narrower, which changes the curvature of what sees it.
+    map_ = solve_triangular(factor, whitened @ factor.T, lower=True, trans="T")
     spare = _power(0.5 * (remaining + identity), -0.5)
-    seen = spare @ whiten(fitted.site(full, coreset, nodes, weights).precision) @ spare
-    excess = jnp.maximum(jnp.linalg.eigvalsh(seen)[-1], 1)
+
+    def excess_of(precision):
+        return jnp.linalg.eigvalsh(spare @ precision @ spare)[-1]
+
+    # Through the map a belief looks wider or narrower, which changes the curvature of what sees it. Where
+    # that makes things worse, as it may with hundreds of parameters, the coreset is left as it is.
+    fitted = excess_of(whiten(_Fitted(model, map_, full.mean).site(full, coreset, nodes, weights).precision))
+    plain = excess_of(known - IGNORANCE * identity)
+    map_ = jnp.where(fitted <= jnp.maximum(plain, 1), map_, identity)
+    excess = jnp.maximum(jnp.minimum(fitted, plain), 1)
     shares, directions = jnp.linalg.eigh(inverse_root @ known @ inverse_root)
     covered = ((root @ directions) ** 2 @ jnp.minimum(shares, 1)).sum() - IGNORANCE * full.dim
-    return fitted, weights / excess, covered / jnp.trace(remaining) / excess
+    return _Fitted(model, map_, full.mean), weights / excess, covered / jnp.trace(remaining) / excess
 
 
 def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
