@@ -8,6 +8,7 @@ import contextlib
 import io
 import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -81,5 +82,7 @@ def rewrite(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        rewrite(Path(argument))
+    for page in [Path(argument).absolute() for argument in sys.argv[1:]]:
+        # Pages save files.
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            rewrite(page)
