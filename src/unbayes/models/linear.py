@@ -119,8 +119,8 @@ class LinearModel(AbstractModel):
     def encode_inputs(self, x, name: str = "inputs") -> tuple[Float[Array, "n p"], Float[Array, " n"] | None]:
         """Features of raw inputs, and the variance of f that θ leaves open."""
         inputs = to_float_array(x, name, self.dtype, (None, self.features.inputs))
-        design, variance = _featurise(self.features, inputs)
-        if not bool(jnp.isfinite(design).all()):
+        design, variance, finite = _featurise(self.features, inputs)
+        if not finite:
             raise ValueError(f"{name} must give finite features, got NaN or overflow in {self.dtype}")
         return design, variance
 
@@ -272,7 +272,8 @@ def _cast(tree: Any, dtype: jnp.dtype) -> Any:
 
 @eqx.filter_jit
 def _featurise(features: AbstractFeatures, x):
-    return features(x), features.variance(x)
+    design = features(x)
+    return design, features.variance(x), jnp.isfinite(design).all()
 
 
 @eqx.filter_jit

@@ -97,8 +97,8 @@ class NaturalGradient(AbstractAdditiveMethod):
     def summarise(self, posterior, model, erased, *, key) -> GaussianNatural:
         """Sum of the sites at the trained posterior, dense where a diagonal one comes with its curvature."""
         assert isinstance(posterior, AbstractGaussian)
-        around = posterior if self._curvature is None else posterior.to_full()
-        return _sites(around, model, *padded(erased, posterior.dtype), self.nodes)
+        rows, weights = padded(erased, posterior.dtype)
+        return _sites(_around(posterior, self._curvature), model, rows, weights, self.nodes)
 
     @property
     def gives_site(self) -> bool:
@@ -111,43 +111,43 @@ class NaturalGradient(AbstractAdditiveMethod):
 
     def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
         """Summarise, then solve; the rows tell more of what to expect of the remaining records."""
-        value = self.summarise(posterior, model, erased, key=key)
+        rows = padded(erased, posterior.dtype)
         sample = draw_rows(erased, LARGEST_SAMPLE, key, posterior.dtype)
         coreset, weights = self._coreset
         if self.sampled and self.memory is not None:
-            coreset, weights = sample
-            weights = jnp.asarray(weights * (self.memory.records - count(erased)) / count(erased))
-        return self._solve(posterior, model, value, coreset, weights, sample)
+            coreset, counts = sample
+            weights = jnp.asarray(counts * (self.memory.records - count(erased)) / count(erased))
+        asked = None if _counts(weights) else rows if count(erased) <= LARGEST_SAMPLE else sample
+        value, step = _sites_and_step(posterior, self._curvature, model, rows, asked, self.nodes)
+        return self._solve(posterior, model, value, step, coreset, weights)
 
     def solve(self, posterior, model, value: GaussianNatural, *, key, progress=None) -> Solution:
         """Subtract the sites, as far as the belief stays proper, and let the remaining records answer."""
         if self.sampled:
             raise ValueError("sampled must be False where batches are summarised apart: it needs the rows")
-        coreset, weights = self._coreset
-        return self._solve(posterior, model, value, coreset, weights)
-
-    def _solve(self, posterior, model, value, coreset, weights, sample=None) -> Solution:
+        assert isinstance(posterior, AbstractGaussian)
         step = _one_step(posterior, self._curvature, value)
-        found, natural, replied, second_term = step.posterior, step.natural, None, None
-        if weights is not None and float(step.taken) == 1 and bool((weights > 0).any()):
+        return self._solve(posterior, model, value, step, *self._coreset)
+
+    def _solve(self, posterior, model, value, step: "_Step", coreset, weights) -> Solution:
+        found, natural, replied = step.posterior, step.natural, None
+        told = jax.device_get(step.told)
+        if told.taken == 1 and _counts(weights):
             replied = answer(posterior, model, step.natural, coreset, weights, model.nodes(self.nodes))
             found, natural = replied.posterior, replied.natural
-            second_term = parameter_kl(found, step.posterior).value
-        elif sample is not None:
-            rows, counts = sample
-            moved = _change_of_pull(posterior, step.posterior, model, rows, counts, self.nodes)
-            second_term = float(moved)
-        diagnosis = diagnose_weights(step.log_weights)
+            change, second_term = (parameter_kl(found, other).value for other in (posterior, step.posterior))
+        else:
+            change, second_term = float(told.change), None if told.pull is None else float(told.pull)
+        diagnosis = diagnose_weights(told.log_weights)
         measures = Measures(
             effective_sample_size=diagnosis.effective_sample_size,
             khat=diagnosis.khat,
-            share_removed=float(step.share),
-            step=float(step.taken),
+            share_removed=float(told.share),
+            step=float(told.taken),
             second_term=second_term,
             coverage=None if replied is None else replied.coverage,
             uncertainty=None if replied is None else replied.uncertainty,
         )
-        change = float(step.change) if replied is None else parameter_kl(found, posterior).value
         knows_curvature = self._curvature is not None or not isinstance(posterior, DiagonalGaussian)
         exact = type(posterior) is type(model.conjugate_prior)
         doubts = () if exact else doubts_about_step(measures, change, posterior.dim, knows_curvature)
@@ -170,19 +170,40 @@ class NaturalGradient(AbstractAdditiveMethod):
         return None if self.memory is None else self.memory.curvature
 
 
-class _Step(NamedTuple):
-    """One step, what share of the precision a full one removes, its length, and the KL that it makes."""
+class _Told(NamedTuple):
+    """What a step tells of itself.
 
-    posterior: AbstractGaussian
-    natural: GaussianNatural
+    Attributes
+    ----------
+    share
+        Of the precision, in the direction where a full step removes most of it.
+    taken
+        Part of a full step.
+    change
+        KL from the trained belief, in nats.
+    log_weights
+        Of draws from the trained belief, up to second order, shape (s,).
+    pull
+        KL by which the erased records would change their own pull; None where they were not looked at again.
+    """
+
     share: Float[Array, ""]
     taken: Float[Array, ""]
     change: Float[Array, ""]
     log_weights: Float[Array, " s"]
+    pull: Float[Array, ""] | None = None
+
+
+class _Step(NamedTuple):
+    """One step, and what it tells of itself."""
+
+    posterior: AbstractGaussian
+    natural: GaussianNatural
+    told: _Told
 
 
 @eqx.filter_jit
-def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, site) -> _Step:
+def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, site: GaussianNatural) -> _Step:
     # The Gaussian whose natural parameters the sites come from: dense, for a diagonal posterior with memory.
     whole = posterior if curvature is None else FullGaussian.from_natural(curvature)
     share = whole.largest_share(site.precision)
@@ -193,7 +214,7 @@ def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, si
     # The same draws in every call: a constant, which compilation keeps.
     noise = np.random.default_rng(0).standard_normal((DIAGNOSIS_DRAWS, posterior.dim))
     log_weights = _quadratic_log_weights(whole, site, jnp.asarray(noise, posterior.dtype))
-    return _Step(found, natural, share, taken, gaussian_kl(found, posterior), log_weights)
+    return _Step(found, natural, _Told(share, taken, gaussian_kl(found, posterior), log_weights))
 
 
 def _quadratic_log_weights(gaussian: AbstractGaussian, site: GaussianNatural, noise):
@@ -217,11 +238,35 @@ def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, weights, no
 
 
 @eqx.filter_jit
-def _change_of_pull(before, after, model: AbstractModel, rows, weights, nodes: int) -> Float[Array, ""]:
+def _sites_and_step(
+    posterior: AbstractGaussian, curvature, model: AbstractModel, erased, sample, nodes: int
+) -> tuple[GaussianNatural, _Step]:
+    """Both in one call: of few records, calls are what takes the time."""
+    rows, weights = erased
+    site = _sites(_around(posterior, curvature), model, rows, weights, nodes)
+    step = _one_step(posterior, curvature, site)
+    if sample is None:
+        return site, step
+    rows, weights = sample
+    pull = _change_of_pull(posterior, step.posterior, model, rows, weights, model.nodes(nodes))
+    return site, step._replace(told=step.told._replace(pull=pull))
+
+
+def _counts(weights: Float[Array, " k"] | None) -> bool:
+    """Whether there is a coreset of which anything remains."""
+    return weights is not None and bool((np.asarray(weights) > 0).any())
+
+
+def _around(posterior: AbstractGaussian, curvature: GaussianNatural | None) -> AbstractGaussian:
+    """Where sites are taken: densely, where the curvature of a diagonal posterior is known."""
+    return posterior if curvature is None else posterior.to_full()
+
+
+def _change_of_pull(before, after, model: AbstractModel, rows, weights, nodes) -> Float[Array, ""]:
     """KL, in nats, by which a step moves the belief if the given records' sites change with it.
 
     Those of the remaining records change too, which is the next term that one step leaves out.
     """
-    old, new = (model.site(q.to_full(), rows, model.nodes(nodes), weights) for q in (before, after))
+    old, new = (model.site(q.to_full(), rows, nodes, weights) for q in (before, after))
     linear, precision = jax.tree.map(jnp.subtract, new, old)
     return squared_length(after.to_full(), linear, precision)
