@@ -92,6 +92,10 @@ class Climb(NamedTuple, Generic[Gaussian]):
     passes: Array
     trace: Float[Array, " passes"]
 
+    def moving(self, tolerance: float) -> Array:
+        """Whether there is a step to take, and reason to."""
+        return (self.stationarity > tolerance) & ((self.step >= SMALLEST_STEP) | (self.passes == 0))
+
 
 def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb[Gaussian]:
     """Take natural-gradient steps, each halved until it makes things better, until the bound is stationary.
@@ -107,14 +111,27 @@ def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb
     tolerance
         Stationarity, in nats, at which to stop, where that is `attainable`.
     """
-    tolerance = attainable(tolerance, start.dtype)
+    return go_on(bound, set_out(bound, start, passes), passes, tolerance)
+
+
+def set_out(bound: Bound, start: Gaussian, passes: int) -> Climb[Gaussian]:
+    """State of an ascent of at most `passes` before its first one, a step of length zero from `start`."""
+    around = start.to_full() if bound.model.has_dense_sites else start
     one = jnp.ones((), start.dtype)
+    trace = jnp.full(passes, jnp.nan, start.dtype)
+    return Climb(start, -jnp.inf * one, around.natural, jnp.inf * one, 0 * one, jnp.asarray(0), trace)
+
+
+def go_on(bound: Bound, state: Climb[Gaussian], until: int | Array, tolerance: float) -> Climb[Gaussian]:
+    """Continue an ascent until that many passes were made, or to its end; as `climb` does."""
+    dtype = state.gaussian.dtype
+    tolerance = attainable(tolerance, dtype)
 
     def advance(state: Climb) -> Climb:
         candidate = state.gaussian.toward(state.target, state.step)
         value, target = bound.value(candidate), bound.target(candidate)
         gap = bound.gap(candidate, target)
-        better = is_better(value, gap, state.value, state.stationarity, start.dtype)
+        better = is_better(value, gap, state.value, state.stationarity, dtype)
         step = next_step(state.step, better, gap, state.stationarity)
         step = jnp.where(better, _secant_step(state, candidate, target, step), step)
         best = (candidate, value, target, gap)
@@ -127,15 +144,7 @@ def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb
             trace=state.trace.at[state.passes].set(best[1]),
         )
 
-    def unfinished(state: Climb):
-        moving = (state.stationarity > tolerance) & ((state.step >= SMALLEST_STEP) | (state.passes == 0))
-        return moving & (state.passes < passes)
-
-    # A first step of length zero evaluates the start.
-    around = start.to_full() if bound.model.has_dense_sites else start
-    trace = jnp.full(passes, jnp.nan, start.dtype)
-    first = Climb(start, -jnp.inf * one, around.natural, jnp.inf * one, 0 * one, jnp.asarray(0), trace)
-    return jax.lax.while_loop(unfinished, advance, first)
+    return jax.lax.while_loop(lambda s: s.moving(tolerance) & (s.passes < until), advance, state)
 
 
 def _secant_step(state: Climb, candidate: AbstractGaussian, target: GaussianNatural, otherwise):

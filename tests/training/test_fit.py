@@ -186,6 +186,31 @@ def test_early_stop_and_progress_leave_the_result_alone():
     assert "converged after" in str(stopped)
 
 
+def test_watching_natural_gradients_does_not_change_them():
+    problem, recorder = logistic(), Recorder()
+    watched = ub.fit(problem.model, problem.full, key=KEY, progress=recorder)
+    alone = ub.fit(problem.model, problem.full, key=KEY)
+    np.testing.assert_allclose(watched.trace, alone.trace, rtol=1e-12)
+    np.testing.assert_allclose(watched.posterior.mean, alone.posterior.mean, rtol=1e-9)
+    assert recorder.done == len(watched.trace) < recorder.total
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+def test_one_node_is_the_mode_and_the_curvature_there(classes):
+    model, records = ub.softmax_regression(2, classes), (X, np.arange(len(X)) % classes)
+    found = ub.fit(model, records, method=ub.NaturalGradientVI(nodes=1), key=KEY)
+    evidence = model.encode(records)
+
+    def log_joint(theta):
+        return model.log_prior(theta) + model.log_likelihood(theta, evidence).sum()
+
+    at = found.posterior.mean
+    assert found.converged
+    np.testing.assert_allclose(jax.grad(log_joint)(at), 0, atol=1e-3)
+    curvature = -jax.hessian(log_joint)(at)
+    np.testing.assert_allclose(found.posterior.natural.precision, curvature, rtol=1e-3, atol=1e-3)
+
+
 def test_a_family_that_does_not_fit_is_refused():
     problem = logistic()
     with pytest.raises(ValueError, match="family must have 3 parameters"):

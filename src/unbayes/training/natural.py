@@ -10,10 +10,10 @@ import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, PRNGKeyArray
 
-from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, climb
+from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, go_on, set_out
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
-from unbayes.progress import AbstractProgress
+from unbayes.progress import AbstractProgress, Silent
 from unbayes.quadrature import QUASI_RANDOM_NODES, centre_node
 from unbayes.records import padded
 from unbayes.training.base import AbstractTraining, Trained
@@ -63,7 +63,8 @@ class NaturalGradientVI(AbstractTraining):
         bound = Bound(model, evidence, nodes, weights)
         if len(nodes.weights) == 1 and isinstance(start, FullGaussian):
             return self._laplace(bound, start, tolerance)
-        end, passes = _climb(bound, type(start), start.mean, self.iterations, tolerance)
+        state, newton_steps = _set_out(bound, type(start), start.mean, self.iterations)
+        end = self._climb(bound, state, attainable(tolerance, start.dtype), progress or Silent())
         taken = int(end.passes)
         return Trained(
             posterior=end.gaussian,
@@ -72,8 +73,18 @@ class NaturalGradientVI(AbstractTraining):
             stationarity=float(end.stationarity),
             converged=bool(end.stationarity <= attainable(tolerance, start.dtype)),
             trace=np.asarray(end.trace)[:taken],
-            passes=int(passes),
+            passes=taken + int(newton_steps),
         )
+
+    def _climb(self, bound: Bound, state: Climb, tolerance: float, progress: AbstractProgress) -> Climb:
+        """In one compiled call, or in one per pass where somebody watches."""
+        if progress.silent:
+            return _go_on(bound, state, jnp.asarray(self.iterations), tolerance)
+        with progress.track("training by natural gradients", self.iterations) as advance:
+            while state.moving(tolerance) and state.passes < self.iterations:
+                state = _go_on(bound, state, state.passes + 1, tolerance)
+                advance(1, f"{float(state.stationarity):.2g} nats to go")
+        return state
 
     def _laplace(self, bound: Bound, start: FullGaussian, tolerance: float) -> Trained:
         tolerance = attainable(tolerance, start.dtype)
@@ -84,10 +95,14 @@ class NaturalGradientVI(AbstractTraining):
 
 
 @eqx.filter_jit
-def _climb(bound: Bound, family, start, iterations: int, tolerance: float) -> tuple[Climb, Array]:
-    first, passes = _laplace(bound, family, start)
-    end = climb(bound, first, iterations, tolerance)
-    return end, end.passes + passes
+def _set_out(bound: Bound, family, start, iterations: int) -> tuple[Climb, Array]:
+    first, newton_steps = _laplace(bound, family, start)
+    return set_out(bound, first, iterations), newton_steps
+
+
+@eqx.filter_jit
+def _go_on(bound: Bound, state: Climb, until: Array, tolerance: float) -> Climb:
+    return go_on(bound, state, until, tolerance)
 
 
 def _laplace(bound: Bound, family, start) -> tuple[AbstractGaussian, Array]:
