@@ -1,11 +1,13 @@
-"""Roots of many small matrices."""
+"""Roots of many small matrices, and inverses of triangular ones."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from jax.scipy.linalg import solve_triangular
 
 from problems import KEY
-from unbayes.posteriors.gram import cholesky_of_each
+from unbayes.posteriors.gram import LARGEST_SOLVED, cholesky_of_each, inverse_triangular
 
 
 def test_factors_are_those_of_lapack(dtype):
@@ -31,3 +33,33 @@ def test_gradients_are_those_of_lapack():
 
     ours, theirs = (jax.grad(total(f))(matrices) for f in (cholesky_of_each, jnp.linalg.cholesky))
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def triangular(size: int, dtype=None):
+    wide = jax.random.normal(KEY, (size, 3 * size), dtype or float)
+    return jnp.linalg.cholesky(wide @ wide.T / size)
+
+
+@pytest.mark.parametrize("size", [1, 20, LARGEST_SOLVED + 1, 300])
+def test_inverses_of_triangular_matrices(size, dtype):
+    factor = triangular(size, dtype)
+    inverse = inverse_triangular(factor)
+    assert inverse.dtype == dtype
+    np.testing.assert_allclose(inverse @ factor, np.eye(size), atol=1e3 * jnp.finfo(dtype).eps)
+    np.testing.assert_array_equal(jnp.triu(inverse, 1), 0)
+
+
+@pytest.mark.parametrize("size", [20, LARGEST_SOLVED + 1])
+def test_gradients_of_inverses_are_those_of_solving(size):
+    factor, identity = triangular(size), jnp.eye(size)
+    ours = jax.grad(lambda m: jnp.sin(inverse_triangular(m)).sum())(factor)
+    theirs = jax.grad(lambda m: jnp.sin(solve_triangular(m, identity, lower=True)).sum())(factor)
+    np.testing.assert_allclose(ours, theirs, atol=1e-10)
+
+
+def test_batches_of_large_inverses_leave_lapack_alone():
+    """LAPACK solves a batch by threads that wait for other threads: two batches on two cores never end."""
+    batch = jnp.stack([triangular(200)] * 2)
+    program = jax.jit(jax.vmap(jax.grad(lambda m: inverse_triangular(m).sum()))).lower(batch).as_text()
+    assert "lapack" not in program
+    assert "dot" in program

@@ -6,8 +6,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-# Size beyond which a triangular matrix is inverted by halves.
-LARGEST_SOLVED = 128
+# Size beyond which a triangular matrix is inverted by products, and of the blocks that these start from.
+LARGEST_SOLVED, LARGEST_SUBSTITUTED = 128, 16
 
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
@@ -65,15 +65,45 @@ def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
     return jax.lax.fori_loop(0, matrices.shape[1], add_column, jnp.zeros_like(matrices))
 
 
+@jax.custom_jvp
 def inverse_triangular(factor: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Inverse of a lower-triangular matrix; a large one by halves, so that most of it is products."""
+    """Inverse of a lower-triangular matrix; a large one by products, for the reason given above."""
     size = factor.shape[-1]
     if size <= LARGEST_SOLVED:
         return solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
-    half = size // 2
-    first, last = inverse_triangular(factor[:half, :half]), inverse_triangular(factor[half:, half:])
-    below = -last @ (factor[half:, :half] @ first)
-    return jnp.block([[first, jnp.zeros_like(factor[:half, half:])], [below, last]])
+    count = 1 << (-(-size // LARGEST_SUBSTITUTED) - 1).bit_length()
+    width = -(-size // count)
+    whole = jnp.eye(count * width, dtype=factor.dtype).at[:size, :size].set(jnp.tril(factor))
+
+    def blocks(first: int):
+        """Every other block along the diagonal, or below it: rows from `first`, columns from 0."""
+        rows = jnp.arange(first, count, 2) if first else jnp.arange(count)
+        return whole.reshape(count, width, count, width)[rows, :, rows - first]
+
+    inverses = _substitute(blocks(0))
+    while count > 1:
+        upper, lower = inverses[::2], inverses[1::2]
+        corner = -lower @ (blocks(1) @ upper)
+        inverses = jnp.block([[upper, jnp.zeros_like(upper)], [corner, lower]])
+        count, width = count // 2, 2 * width
+    return inverses[0, :size, :size]
+
+
+@inverse_triangular.defjvp
+def _change_of_inverse(primals, tangents):
+    inverse = inverse_triangular(*primals)
+    return inverse, -inverse @ (jnp.tril(tangents[0]) @ inverse)
+
+
+def _substitute(factors: Float[Array, "n w w"]) -> Float[Array, "n w w"]:
+    """Inverses of many small lower-triangular matrices, row by row for all at once."""
+    identity = jnp.eye(factors.shape[1], dtype=factors.dtype)
+
+    def add_row(i, inverses):
+        row = identity[i] - jnp.einsum("nj,njk->nk", factors[:, i], inverses)
+        return inverses.at[:, i].set(row / factors[:, i, i][:, None])
+
+    return jax.lax.fori_loop(0, factors.shape[1], add_row, jnp.zeros_like(factors))
 
 
 def inverse_cholesky(precision: Float[Array, "d d"]) -> Float[Array, "d d"]:
