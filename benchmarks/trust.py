@@ -107,10 +107,10 @@ def _ratio(after: float, before: float) -> str:
 
 
 def main() -> None:
-    """Run all scenarios, or those whose name holds a word."""
+    """Run all scenarios, or those whose name or family holds a word."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run has measured")
-    parser.add_argument("--only", default="", help="scenarios whose name holds this")
+    parser.add_argument("--only", default="", help="scenarios whose name or family holds this")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -119,7 +119,7 @@ def main() -> None:
         [] if arguments.fresh or not store.exists() else [Row(**row) for row in json.loads(store.read_text())]
     )
     done = {(row.scenario, row.family) for row in rows}
-    chosen = [s for s in scenarios(banknote_records()) if arguments.only in s.name]
+    chosen = [s for s in scenarios(banknote_records()) if arguments.only in f"{s.name} {s.family.__name__}"]
     for scenario in track([s for s in chosen if (s.name, s.family.__name__) not in done], "scenarios"):
         rows += measure(scenario)
         store.write_text(json.dumps([row._asdict() for row in rows], indent=1))
