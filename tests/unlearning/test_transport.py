@@ -9,6 +9,7 @@ import pytest
 import unbayes as ub
 from problems import KEY, logistic, take, trained
 from unbayes.metrics import parameter_kl, predictive_kl
+from unbayes.posteriors import matched_gaussian
 
 
 @functools.cache
@@ -61,6 +62,16 @@ def test_batches_add_up():
     apart = ub.solve(flow, problem.model, total, key=KEY).posterior
     at_once = ub.unlearn(flow, problem.model, problem.erased, key=KEY).posterior
     assert parameter_kl(apart, at_once, key=KEY).value == pytest.approx(0, abs=1e-9)
+
+
+def test_slopes_over_normal_draws_are_expected_curvatures():
+    """Price's theorem: for a Gaussian the step is that of `NaturalGradient`."""
+    problem, gaussian = logistic(), trained(logistic)
+    plain = ub.AutoregressiveFlow(gaussian, key=KEY, layers=1, width=2)
+    moved = ub.unlearn(plain, problem.model, problem.erased, method=ub.Transport(draws=100_000), key=KEY)
+    expected = ub.unlearn(gaussian, problem.model, problem.erased, method=ub.NaturalGradient(), key=KEY)
+    change = parameter_kl(expected.posterior, gaussian).value
+    assert parameter_kl(matched_gaussian(moved.posterior, KEY), expected.posterior).value < 0.02 * change
 
 
 def test_a_gaussian_is_refused():

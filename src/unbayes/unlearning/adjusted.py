@@ -15,13 +15,20 @@ from unbayes.diagnostics import LARGEST_TRUSTED_KHAT, WeightDiagnosis, diagnose_
 from unbayes.loop import minimise_each
 from unbayes.models import AbstractModel
 from unbayes.objectives import removal_log_weights
-from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AbstractVariational, matched_gaussian
+from unbayes.posteriors import (
+    AbstractGaussian,
+    AbstractPosterior,
+    AbstractVariational,
+    gaussian_kl,
+    matched_gaussian,
+)
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractIterativeMethod, AbstractMethod
 from unbayes.unlearning.result import RetrainingNeeded, Solution
 from unbayes.unlearning.trust import Doubt, Measures, Verdict
 
 DIAGNOSIS_DRAWS = 4000
-# Root mean square shift of the mean, in standard deviations of q(θ|D), beyond which a descent has run away.
+# Root mean square distance from the trained mean, in standard deviations of q(θ|D), where a draw of q(θ|D)
+# itself has 1, beyond which a descent has run away.
 LARGEST_SHIFT = 3.0
 # Beyond this Pareto shape the weights have no mean to converge to.
 LARGEST_KHAT_WITH_A_MEAN = 1.0
@@ -152,17 +159,18 @@ def _doubts_about_trace(trace: np.ndarray) -> tuple[Doubt, ...]:
 
 
 def _doubts_about_shift(full: AbstractPosterior, candidate: AbstractPosterior, key) -> tuple[Doubt, ...]:
-    """Doubt a mean that left where q(θ|D) says anything, as it does where EUBO has no minimum."""
+    """Doubt a belief that left where q(θ|D) says anything, as it does where EUBO has no minimum."""
     before, after = (
         belief if isinstance(belief, AbstractGaussian) else matched_gaussian(belief, key)
         for belief in (full, candidate)
     )
-    shift = float(jnp.linalg.norm(before.whiten(after.mean))) / full.dim**0.5
+    wider = after.entropy() - before.entropy()
+    shift = float(jnp.sqrt(1 + 2 * (gaussian_kl(after, before) + wider) / full.dim))
     if shift <= LARGEST_SHIFT:
         return ()
     return (
         Doubt(
-            f"the mean moved by {shift:.1f} standard deviations per parameter, to where the trained "
+            f"the belief moved by {shift:.1f} standard deviations per parameter, to where the trained "
             "posterior says nothing: retrain, or give a larger λ",
             Verdict.RETRAIN,
         ),

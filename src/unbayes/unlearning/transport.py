@@ -1,31 +1,46 @@
-"""Unlearning for flows: moved as natural gradients move a Gaussian with the same mean and covariance."""
+"""Unlearning for flows: moved by natural gradients of the affine map that is put behind them.
+
+Write a flow as m + L z, with its mean m, a root L of its covariance, and draws z of what is left of it. A
+trained flow is stationary in m and L too, so that
+
+    E[∇ log p(θ, D)] = 0    and    −E[∇ log p(θ, D) (θ − m)ᵀ] Σ⁻¹ = Σ⁻¹ = (L Lᵀ)⁻¹,
+
+sums over records both. A natural-gradient step therefore takes the part of the erased records from Σ⁻¹, as it
+does for a Gaussian, where z is standard normal and the second is −E[∇² log p(θ, D)] by the theorem of Price.
+"""
 
 import dataclasses
 from typing import Self
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from unbayes.memory import Memory
-from unbayes.posteriors import AutoregressiveFlow, FullGaussian, matched_gaussian
+from unbayes.models import AbstractModel
+from unbayes.models.base import CHUNK_ELEMENTS
+from unbayes.posteriors import AbstractGaussian, AutoregressiveFlow, FullGaussian, matched_gaussian
+from unbayes.posteriors.gram import inverse_triangular
 from unbayes.quadrature import QUASI_RANDOM_NODES
+from unbayes.records import accumulate, weighted_sum
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.natural_gradient import NaturalGradient
 from unbayes.unlearning.result import Solution
 
 
 class Transport(AbstractAdditiveMethod):
-    """Push a flow forward by the affine map that takes one Gaussian to another.
+    """Push a flow forward by the affine map that natural gradients find.
 
-    The first has the flow's mean and covariance; the second is what `NaturalGradient` makes of it. The shape
-    that the flow has learnt stays, its place and its width change. No weights 1/p(D_e|θ) are involved, so
-    none can collapse.
+    The shape that the flow has learnt stays, its place and its width change. No weights 1/p(D_e|θ) are
+    involved, so none can collapse.
 
     Parameters
     ----------
     sampled, nodes, memory
         As for `NaturalGradient`.
     draws
-        Draws of the flow from which its mean and covariance are taken.
+        Draws of the flow, over which everything is averaged.
     """
 
     sampled: bool = False
@@ -48,25 +63,85 @@ class Transport(AbstractAdditiveMethod):
         return (self.nodes, self.draws)
 
     def summarise(self, posterior, model, erased, *, key):
-        """Sum of the sites at the Gaussian."""
-        return self._steps.summarise(self._gaussian(posterior, key), model, erased, key=key)
+        """Sum of the sites."""
+        gaussian, shaped = _split(posterior, model, key, self.draws)
+        return self._steps.summarise(gaussian, shaped, erased, key=key)
 
     def solve(self, posterior, model, value, *, key, progress=None) -> Solution:
-        """Move the Gaussian, and the flow with it."""
-        gaussian = self._gaussian(posterior, key)
-        return _moved(posterior, gaussian, self._steps.solve(gaussian, model, value, key=key))
+        """Move mean and covariance, and the flow with them."""
+        gaussian, shaped = _split(posterior, model, key, self.draws)
+        return _moved(posterior, gaussian, self._steps.solve(gaussian, shaped, value, key=key))
 
     def run(self, posterior, model, erased, *, key, progress=None) -> Solution:
         """Summarise, then solve; the rows tell more of what to expect of the remaining records."""
-        gaussian = self._gaussian(posterior, key)
-        return _moved(posterior, gaussian, self._steps.run(gaussian, model, erased, key=key))
+        gaussian, shaped = _split(posterior, model, key, self.draws)
+        return _moved(posterior, gaussian, self._steps.run(gaussian, shaped, erased, key=key))
 
     @property
     def _steps(self) -> NaturalGradient:
         return NaturalGradient(self.sampled, self.nodes, self.memory)
 
-    def _gaussian(self, posterior, key):
-        return matched_gaussian(posterior, key, self.draws)
+
+class _Shaped(AbstractModel):
+    """A model under beliefs m + L z whose z is not normal, but any of `noise`.
+
+    The belief is handed over as the Gaussian with its mean and covariance.
+    """
+
+    model: AbstractModel
+    noise: Float[Array, "s d"]
+
+    @property
+    def dim(self) -> int:
+        return self.model.dim
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.model.dtype
+
+    @property
+    def has_dense_sites(self) -> bool:
+        return True
+
+    @property
+    def gaussian_prior(self) -> AbstractGaussian | None:
+        return self.model.gaussian_prior
+
+    def encode(self, records, name="records"):
+        return self.model.encode(records, name)
+
+    def log_prior(self, theta):
+        return self.model.log_prior(theta)
+
+    def log_likelihood(self, theta, evidence):
+        return self.model.log_likelihood(theta, evidence)
+
+    def expected_log_likelihood(self, gaussian, evidence, nodes, weights=None):
+        return self.log_likelihood_at(jax.vmap(gaussian.colour)(self.noise), evidence, weights)[1]
+
+    def site(self, gaussian, evidence, nodes, weights=None):
+        """E[∇ log p], and minus the slope of ∇ log p over θ, symmetric."""
+        thetas = jax.vmap(gaussian.colour)(self.noise)
+
+        def part(weighted):
+            evidence, weights = weighted
+
+            def total(theta):
+                return weighted_sum(self.log_likelihood(theta, evidence), weights)
+
+            return jax.vmap(jax.grad(total))(thetas)
+
+        pulls = accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // len(thetas), 1))
+        full = gaussian.to_full()
+        slope = pulls.T @ self.noise @ inverse_triangular(full.scale_tril) / len(thetas)
+        return full.site(pulls.mean(0), -0.5 * (slope + slope.T))
+
+
+@eqx.filter_jit
+def _split(flow, model: AbstractModel, key, draws: int) -> tuple[FullGaussian, _Shaped]:
+    """Mean and covariance of draws that the key fixes, and the model under what is left of these draws."""
+    gaussian = matched_gaussian(flow, key, draws)
+    return gaussian, _Shaped(model, jax.vmap(gaussian.whiten)(flow.sample(key, (draws,))))
 
 
 def _moved(flow, before: FullGaussian, solution: Solution) -> Solution:
