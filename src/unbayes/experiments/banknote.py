@@ -43,8 +43,8 @@ CHOICES = (
     "between "
     "layers. Its predictive distributions are sampled, with 10,000 draws: differences below about 1e-5 are "
     "noise.",
-    f"Our best keeps {MEMORY} training records as its memory. The flow is moved as natural gradients move a "
-    "Gaussian of the same mean and covariance.",
+    f"Our best keeps {MEMORY} training records as its memory. The flow keeps its shape; natural gradients "
+    "move its mean and covariance.",
 )
 
 
