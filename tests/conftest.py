@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import jax
@@ -6,6 +7,19 @@ import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Most of the time goes into compiling: programs are optimised less, and kept for the worker that made them
+# and the processes that it starts.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+KEEPING = {
+    "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "programs" / WORKER),
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+for setting, value in KEEPING.items():
+    os.environ[setting.upper()] = str(value)
+    jax.config.update(setting, value)
 
 MAPS = Path("/proc/self/maps")
 # Linux allows a process 65,530 memory maps unless told otherwise; every compiled program takes some.

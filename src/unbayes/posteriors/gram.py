@@ -3,11 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-# Size beyond which a triangular matrix is inverted by products, and of the blocks that these start from.
-LARGEST_SOLVED, LARGEST_SUBSTITUTED = 128, 16
+# Blocks of a triangular matrix up to this size are inverted row by row, larger ones by products.
+LARGEST_SUBSTITUTED = 32
 
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
@@ -67,10 +66,8 @@ def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
 
 @jax.custom_jvp
 def inverse_triangular(factor: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Inverse of a lower-triangular matrix; a large one by products, for the reason given above."""
+    """Inverse of a lower-triangular matrix by products of blocks, without LAPACK for the reason above."""
     size = factor.shape[-1]
-    if size <= LARGEST_SOLVED:
-        return solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
     count = 1 << (-(-size // LARGEST_SUBSTITUTED) - 1).bit_length()
     width = -(-size // count)
     whole = jnp.eye(count * width, dtype=factor.dtype).at[:size, :size].set(jnp.tril(factor))

@@ -25,6 +25,8 @@ from unbayes.ascent import Bound, Climb, climb
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural
 from unbayes.quadrature import Nodes
+from unbayes.records import padded
+from unbayes.unlearning.view import AbstractView
 
 # Share of the precision that counts as known to all: directions that the coreset tells next to nothing of, or
 # that no record does, stay as they are.
@@ -77,6 +79,9 @@ def answer(
     coreset, weights
         Some of the remaining records, as evidence, and how many each stands for; zero for erased ones.
     """
+    # A coreset loses records over time; the compiled functions serve until it has lost many.
+    coreset, present = padded(coreset, weights.dtype)
+    weights = jnp.zeros_like(present).at[: len(weights)].set(weights)
     fitted, weights, coverage = _fit(posterior, model, one_step, coreset, weights, nodes)
     end = _settle(posterior, fitted, one_step, coreset, weights, nodes)
     rows = np.unique(np.linspace(0, len(weights) - 1, LARGEST_SAMPLE).astype(int))
@@ -91,30 +96,11 @@ def answer(
     )
 
 
-class _Fitted(AbstractModel):
+class _Fitted(AbstractView):
     """A model whose records look at m + M (θ − m) instead of θ."""
 
-    model: AbstractModel
     map: Float[Array, "d d"]
     centre: Float[Array, " d"]
-
-    @property
-    def dim(self) -> int:
-        return self.model.dim
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.model.dtype
-
-    @property
-    def has_dense_sites(self) -> bool:
-        return True
-
-    def encode(self, records, name="records"):
-        return self.model.encode(records, name)
-
-    def log_prior(self, theta):
-        return self.model.log_prior(theta)
 
     def log_likelihood(self, theta, evidence):
         return self.model.log_likelihood(self._seen(theta), evidence)

@@ -14,19 +14,19 @@ from typing import Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.models.base import CHUNK_ELEMENTS
-from unbayes.posteriors import AbstractGaussian, AutoregressiveFlow, FullGaussian, matched_gaussian
+from unbayes.posteriors import AutoregressiveFlow, FullGaussian, matched_gaussian
 from unbayes.posteriors.gram import inverse_triangular
 from unbayes.quadrature import QUASI_RANDOM_NODES
 from unbayes.records import accumulate, weighted_sum
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.natural_gradient import NaturalGradient
 from unbayes.unlearning.result import Solution
+from unbayes.unlearning.view import AbstractView
 
 
 class Transport(AbstractAdditiveMethod):
@@ -82,39 +82,13 @@ class Transport(AbstractAdditiveMethod):
         return NaturalGradient(self.sampled, self.nodes, self.memory)
 
 
-class _Shaped(AbstractModel):
+class _Shaped(AbstractView):
     """A model under beliefs m + L z whose z is not normal, but any of `noise`.
 
     The belief is handed over as the Gaussian with its mean and covariance.
     """
 
-    model: AbstractModel
     noise: Float[Array, "s d"]
-
-    @property
-    def dim(self) -> int:
-        return self.model.dim
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.model.dtype
-
-    @property
-    def has_dense_sites(self) -> bool:
-        return True
-
-    @property
-    def gaussian_prior(self) -> AbstractGaussian | None:
-        return self.model.gaussian_prior
-
-    def encode(self, records, name="records"):
-        return self.model.encode(records, name)
-
-    def log_prior(self, theta):
-        return self.model.log_prior(theta)
-
-    def log_likelihood(self, theta, evidence):
-        return self.model.log_likelihood(theta, evidence)
 
     def expected_log_likelihood(self, gaussian, evidence, nodes, weights=None):
         return self.log_likelihood_at(jax.vmap(gaussian.colour)(self.noise), evidence, weights)[1]
