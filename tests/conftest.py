@@ -16,7 +16,9 @@ KEEPING = {
     "jax_persistent_cache_min_compile_time_secs": 0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_cpu_parallel_codegen_split_count=1"
+)
 for setting, value in KEEPING.items():
     os.environ[setting.upper()] = str(value)
     jax.config.update(setting, value)

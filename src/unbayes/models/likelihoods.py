@@ -86,6 +86,12 @@ class AbstractLikelihood(eqx.Module):
         f = mean + safe_sqrt(variance) * nodes.points[:, 0]
         return nodes.weights @ jax.vmap(self.log_prob, (0, None))(f, y)
 
+    def expected_log_probs(
+        self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array
+    ) -> Float[Array, " n"]:
+        """`expected_log_prob` of every record."""
+        return jax.vmap(self.expected_log_prob)(mean, variance, y)
+
     def expected_derivatives(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array
     ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
@@ -156,9 +162,8 @@ class BernoulliLikelihood(AbstractLikelihood):
         The first term has a closed form. The second is a bump of width one, which Gauss–Hermite nodes of a
         wide f would step over.
         """
+        narrow = self._expected_if_narrow(mean, variance, y)
         mean = (2 * y - 1) * mean
-        nodes = gauss_hermite(mean.dtype, 32)
-        narrow = nodes.weights @ log_sigmoid(mean + safe_sqrt(variance) * nodes.points[:, 0])
         scale, is_wide = _wide_scale(variance)
         ramp = mean * ndtr(-mean / scale) - scale * norm.pdf(mean / scale)
         half_line = gauss_laguerre(mean.dtype)
@@ -166,6 +171,16 @@ class BernoulliLikelihood(AbstractLikelihood):
         both_sides = norm.pdf(x, mean, scale) + norm.pdf(-x, mean, scale)
         bump = half_line.weights @ (jnp.log1p(jnp.exp(-x)) * both_sides)
         return jnp.where(is_wide, ramp - bump, narrow)
+
+    def expected_log_probs(self, mean, variance, y):
+        """As if all were narrow, where they are."""
+        _, is_wide = _wide_scale(variance)
+        expected = [jax.vmap(each) for each in (self.expected_log_prob, self._expected_if_narrow)]
+        return jax.lax.cond(is_wide.any(), *expected, mean, variance, y)
+
+    def _expected_if_narrow(self, mean, variance, y):
+        nodes = gauss_hermite(mean.dtype, 32)
+        return nodes.weights @ self.log_prob(mean + safe_sqrt(variance) * nodes.points[:, 0], y)
 
     def expected_derivatives(self, mean, variance, y):
         """±E[σ(∓f)] and E[σ(f)(1 − σ(f))], as `expected_log_prob` but one exponential per node."""

@@ -150,8 +150,7 @@ class LinearModel(AbstractModel):
         def part(weighted):
             evidence, weights = weighted
             moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
-            each = jax.vmap(self._record_expectation, (0, 0, 0, None))(*moments, evidence.targets, nodes)
-            return weighted_sum(each, weights)
+            return weighted_sum(self._expected_log_probs(*moments, evidence.targets, nodes), weights)
 
         return accumulate(part, (evidence, weights), self._chunk(nodes))
 
@@ -191,12 +190,13 @@ class LinearModel(AbstractModel):
         f = jax.vmap(self._values, (0, 0, None))(mean, root, nodes)
         return jax.vmap(self.likelihood.mean_derivatives, (0, 0, None))(f, targets, nodes.weights)
 
-    def _record_expectation(self, mean, root, target, nodes: Nodes):
-        """E[log p(y|f)] of one record, f ~ N(mean, root rootᵀ) of shape (o,)."""
+    def _expected_log_probs(self, mean, root, targets, nodes: Nodes):
+        """E[log p(y|f)], f ~ N(mean, root rootᵀ) of shape (o,), for each record."""
         if self.likelihood.outputs == 1:
-            return self.likelihood.expected_log_prob(mean[0], root[0, 0] ** 2, target)
-        f = self._values(mean, root, nodes)
-        return nodes.weights @ jax.vmap(self.likelihood.log_prob, (0, None))(f, target)
+            return self.likelihood.expected_log_probs(mean[:, 0], root[:, 0, 0] ** 2, targets)
+        f = jax.vmap(self._values, (0, 0, None))(mean, root, nodes)
+        at_nodes = jax.vmap(self.likelihood.log_prob, (0, None))
+        return jax.vmap(at_nodes)(f, targets) @ nodes.weights
 
     def _values(self, mean, root, nodes: Nodes) -> Float[Array, "k o"]:
         """Values of f at the nodes, for one record."""

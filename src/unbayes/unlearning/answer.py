@@ -33,7 +33,8 @@ from unbayes.unlearning.view import AbstractView
 IGNORANCE = 0.05
 # Records, at most, from which the uncertainty of a coreset is estimated.
 LARGEST_SAMPLE = 100
-PASSES, TOLERANCE = 500, 1e-9
+# An ascent whose integrals are sampled comes to crawl: its steps are not quite the bound's gradient.
+PASSES, SAMPLED_PASSES, TOLERANCE = 500, 80, 1e-9
 
 
 class Answer(NamedTuple):
@@ -80,11 +81,14 @@ def answer(
         Some of the remaining records, as evidence, and how many each stands for; zero for erased ones.
     """
     # A coreset loses records over time; the compiled functions serve until it has lost many.
+    records = len(weights)
     coreset, present = padded(coreset, weights.dtype)
-    weights = jnp.zeros_like(present).at[: len(weights)].set(weights)
+    weights = jnp.zeros_like(present).at[:records].set(weights)
     fitted, weights, coverage = _fit(posterior, model, one_step, coreset, weights, nodes)
-    end = _settle(posterior, fitted, one_step, coreset, weights, nodes)
-    rows = np.unique(np.linspace(0, len(weights) - 1, LARGEST_SAMPLE).astype(int))
+    passes = SAMPLED_PASSES if model.is_sampled else PASSES
+    end = _settle(posterior, fitted, one_step, coreset, weights, nodes, passes)
+    sampled = min(LARGEST_SAMPLE / records, 1)
+    rows = np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int) if sampled < 1 else np.arange(len(weights))
     some, some_weights = jax.tree.map(lambda leaf: leaf[rows], (coreset, weights))
     uncertainty = _uncertainty(posterior, end.gaussian, fitted, some, some_weights, nodes)
     return Answer(
@@ -92,7 +96,7 @@ def answer(
         natural=end.target,
         stationarity=float(end.stationarity),
         coverage=float(coverage),
-        uncertainty=float(uncertainty) * len(weights) / len(rows),
+        uncertainty=float(uncertainty) / sampled,
     )
 
 
@@ -164,11 +168,11 @@ def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
 
 
 @eqx.filter_jit
-def _settle(posterior, model: AbstractModel, one_step, coreset, weights, nodes) -> Climb:
+def _settle(posterior, model: AbstractModel, one_step, coreset, weights, nodes, passes: int) -> Climb:
     known = model.site(posterior, coreset, nodes, weights)
     base = jax.tree.map(jnp.subtract, one_step, known)
     bound = Bound(model, coreset, nodes, weights, base)
-    return climb(bound, posterior, PASSES, TOLERANCE)
+    return climb(bound, posterior, passes, TOLERANCE)
 
 
 @eqx.filter_jit
