@@ -121,6 +121,6 @@ BIMODAL = Experiment(
     "The true posterior has two modes, and the erased records are what made the second. Training had only a "
     "Gaussian to offer, one that covers both. Unlearning must find the mode that remains.",
     "none",
-    (0.5, 2.0),
+    (0.2, 2.0),
     run,
 )

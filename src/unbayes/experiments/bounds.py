@@ -132,6 +132,6 @@ BOUNDS = Experiment(
     "When the trained posterior is exact, the two are the same thing seen from two sides: going down one is "
     "going up the other, and both end at the posterior of the remaining data.",
     "none",
-    (0.3, 0.5),
+    (0.2, 0.5),
     run,
 )

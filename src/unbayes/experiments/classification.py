@@ -292,6 +292,6 @@ INFORMATION = Experiment(
     "furthest right. The information I, in nats, is what these points told the model. The paper's methods "
     "find this harder as I grows.",
     "none (scikit-learn generates it)",
-    (3.0, 100.0),
+    (1.2, 100.0),
     run_information,
 )

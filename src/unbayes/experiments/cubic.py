@@ -124,6 +124,6 @@ LINEAR = Experiment(
     "depend on each other. A cluster of neighbouring points is erased. Because the belief is narrower than "
     "it should be, taking likelihoods out of it everywhere (λ = 0) tears it apart when EUBO does it.",
     "none",
-    (0.5, 3.0),
+    (0.3, 3.0),
     run,
 )

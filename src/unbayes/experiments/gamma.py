@@ -133,6 +133,6 @@ GAMMA = Experiment(
     "drawn. λ says how far out in the tails of the trained belief unlearning may act: 1 nowhere, 0 "
     "everywhere.",
     "none",
-    (0.7, 5.0),
+    (0.5, 5.0),
     run,
 )
