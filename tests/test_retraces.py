@@ -1,11 +1,12 @@
-"""One compilation per call shape: a model's Python code runs only while it is traced."""
+"""What is compiled, and how often: a model's Python code runs only while it is traced."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import unbayes as ub
-from problems import KEY
+from problems import KEY, logistic, trained
+from unbayes import loop
 
 CALLS = {
     "eubo": ub.EUBO(iterations=5, draws=8),
@@ -76,6 +77,41 @@ def test_training_again_traces_nothing(method):
     first, *later = _traces(call, 3)
     assert first > 0
     assert later == [first, first]
+
+
+def test_a_memory_that_loses_records_traces_nothing():
+    records = np.linspace(-1, 2, 100)
+    kept = []
+
+    def call(model, step):
+        if not kept:
+            kept.append(ub.fit(model, records, memory=60, key=KEY))
+        state = kept[-1]
+        one = np.asarray(state.memory.coreset)[:1]
+        kept.append(ub.unlearn(state.posterior, model, one, memory=state.memory, key=KEY))
+
+    first, *later = _traces(call, 3)
+    assert [state.memory.size for state in kept] == [60, 59, 58, 57]
+    assert first > 0
+    assert later == [first, first]
+
+
+@pytest.mark.parametrize("method", [ub.EUBO, ub.ReverseKL])
+def test_sweeps_leave_lapack_alone(method, monkeypatch):
+    """Two batches of its calls at once may wait for each other for ever: see `unbayes.posteriors.gram`."""
+    problem, programs = logistic(), []
+    advance = loop._advance
+
+    def advance_and_tell(*arguments):
+        programs.append(advance.lower(*arguments).as_text())
+        return advance(*arguments)
+
+    monkeypatch.setattr(loop, "_advance", advance_and_tell)
+    unlearning = method(iterations=2, draws=3, whiten=False)
+    ub.sweep(trained(logistic), problem.model, problem.erased, method=unlearning, lams=[0.5, 0.1], key=KEY)
+    assert len(programs) == 1
+    assert "dot_general" in programs[0]
+    assert "lapack" not in programs[0]
 
 
 def _settings(method):

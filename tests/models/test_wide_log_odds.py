@@ -46,6 +46,17 @@ def test_derivatives_of_many_records_at_once():
         assert float(curvature[row]) == pytest.approx(spread, rel=1e-5)
 
 
+@pytest.mark.parametrize("records", [3, 7])
+def test_values_of_many_records_at_once(records):
+    """All narrow, or wide ones among them."""
+    scales = np.array([0.1, 1.0, 1.7, 1.9, 5.0, 30.0, 100.0])[:records]
+    means, labels = np.linspace(-3, 40, records), np.arange(records) % 2.0
+    values = BERNOULLI.expected_log_probs(*map(jnp.asarray, (means, scales**2, labels)))
+    for value, mean, scale, side in zip(values, means, scales, 2 * labels - 1, strict=True):
+        expected = _integral(lambda f, side=side: log_expit(side * f), mean, scale)
+        assert float(value) == pytest.approx(expected, rel=1e-5)
+
+
 def test_gradients_are_finite_at_both_ends(dtype):
     for variance in (0.0, 1e6):
         gradient = jax.grad(BERNOULLI.expected_log_prob, (0, 1))(

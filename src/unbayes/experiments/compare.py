@@ -16,8 +16,8 @@ from unbayes.training import AbstractTraining
 from unbayes.unlearning import AbstractMethod
 
 Label = tuple[str, float | None]
-# Seconds of unlearning beside which those of compiling hardly count.
-LONG = 15.0
+# Seconds of a first call, compilation among them, that are not spent a second time.
+LONG = 30.0
 
 
 class Plan(NamedTuple):

@@ -173,7 +173,7 @@ class BernoulliLikelihood(AbstractLikelihood):
         return jnp.where(is_wide, ramp - bump, narrow)
 
     def expected_log_probs(self, mean, variance, y):
-        """As if all were narrow, where they are."""
+        """The part for wide f only where some are."""
         _, is_wide = _wide_scale(variance)
         expected = [jax.vmap(each) for each in (self.expected_log_prob, self._expected_if_narrow)]
         return jax.lax.cond(is_wide.any(), *expected, mean, variance, y)

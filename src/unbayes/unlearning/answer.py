@@ -87,8 +87,8 @@ def answer(
     fitted, weights, coverage = _fit(posterior, model, one_step, coreset, weights, nodes)
     passes = SAMPLED_PASSES if model.is_sampled else PASSES
     end = _settle(posterior, fitted, one_step, coreset, weights, nodes, passes)
-    sampled = min(LARGEST_SAMPLE / records, 1)
-    rows = np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int) if sampled < 1 else np.arange(len(weights))
+    share = min(LARGEST_SAMPLE / records, 1)
+    rows = np.arange(len(weights)) if share == 1 else np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int)
     some, some_weights = jax.tree.map(lambda leaf: leaf[rows], (coreset, weights))
     uncertainty = _uncertainty(posterior, end.gaussian, fitted, some, some_weights, nodes)
     return Answer(
@@ -96,7 +96,7 @@ def answer(
         natural=end.target,
         stationarity=float(end.stationarity),
         coverage=float(coverage),
-        uncertainty=float(uncertainty) / sampled,
+        uncertainty=float(uncertainty) / share,
     )
 
 
