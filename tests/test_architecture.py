@@ -13,7 +13,7 @@ ROOT = Path(unbayes.__file__).parent
 ROOMS = [
     {"quadrature", "records", "progress", "settings", "diagnostics", "posteriors"},
     {"models"},
-    {"objectives", "metrics", "loop", "ascent", "memory"},
+    {"objectives", "metrics", "loop", "mixing", "ascent", "memory"},
     {"training"},
     {"unlearning"},
     {"persistence"},

@@ -1,5 +1,6 @@
 """Guarded natural-gradient ascent of the ELBO of a Gaussian belief."""
 
+import dataclasses
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unbayes.mixing import History
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural, gaussian_kl, kl_to_natural
 from unbayes.quadrature import Nodes
@@ -29,6 +31,8 @@ class Bound(eqx.Module):
         How often each record counts, shape (n,); None for once.
     base
         Natural parameters that stand in for the prior; None for the model's own prior.
+    prior_precision
+        Of the model's own prior, where it is Gaussian and that was computed in advance.
     """
 
     model: AbstractModel
@@ -36,22 +40,61 @@ class Bound(eqx.Module):
     nodes: Nodes
     weights: Float[Array, " n"] | None = None
     base: GaussianNatural | None = None
+    prior_precision: Float[Array, "..."] | None = None
+
+    def prepared(self) -> "Bound":
+        """The same, with what need not be computed in every pass."""
+        prior = self.model.gaussian_prior
+        if self.base is not None or prior is None:
+            return self
+        return dataclasses.replace(self, prior_precision=prior.natural.precision)
 
     def value(self, gaussian: AbstractGaussian) -> Float[Array, ""]:
         """The bound, up to the constant of `base`."""
         expected = self.model.expected_log_likelihood(gaussian, self.evidence, self.nodes, self.weights)
-        if self.base is None:
-            return expected + self.model.expected_log_prior(gaussian, self.nodes) + gaussian.entropy()
-        return expected + gaussian.expected_log_factor(self.base) + gaussian.entropy()
+        return expected + self._base_value(gaussian)
 
     def target(self, gaussian: AbstractGaussian) -> GaussianNatural:
         """Natural parameters after a full natural-gradient step, dense where that is affordable.
 
         A diagonal belief takes the Gaussian that is nearest to the dense ones, `AbstractGaussian.toward`.
         """
-        around = gaussian.to_full() if self.model.has_dense_sites else gaussian
-        base = self.model.prior_site(around, self.nodes) if self.base is None else self.base
-        return jax.tree.map(jnp.add, base, self.model.site(around, self.evidence, self.nodes, self.weights))
+        around = self._around(gaussian)
+        site = self.model.site(around, self.evidence, self.nodes, self.weights)
+        return jax.tree.map(jnp.add, self._base_site(around), site)
+
+    def value_and_target(self, gaussian: AbstractGaussian) -> tuple[Float[Array, ""], GaussianNatural]:
+        """Both, which a model may give in hardly more time than either."""
+        around = self._around(gaussian)
+        expected, site = self.model.expected_log_likelihood_and_site(
+            around, self.evidence, self.nodes, self.weights
+        )
+        return expected + self._base_value(gaussian), jax.tree.map(jnp.add, self._base_site(around), site)
+
+    def _around(self, gaussian: AbstractGaussian) -> AbstractGaussian:
+        return gaussian.to_full() if self.model.has_dense_sites else gaussian
+
+    def _base_value(self, gaussian: AbstractGaussian) -> Float[Array, ""]:
+        prior = self.model.gaussian_prior
+        if self.base is not None:
+            linear, precision = self.base
+            expected = linear @ gaussian.mean - 0.5 * gaussian.expected_quadratic(precision)
+        elif prior is None or self.prior_precision is None:
+            expected = self.model.expected_log_prior(gaussian, self.nodes)
+        else:
+            away = gaussian.expected_quadratic(self.prior_precision, prior.mean)
+            expected = 0.5 * (prior.dim - away) - prior.entropy()
+        return expected + gaussian.entropy()
+
+    def _base_site(self, around: AbstractGaussian) -> GaussianNatural:
+        prior = self.model.gaussian_prior
+        if self.base is not None:
+            return self.base
+        if prior is None or self.prior_precision is None:
+            return self.model.prior_site(around, self.nodes)
+        precision = self.prior_precision
+        away = prior.mean - around.mean
+        return around.site(precision * away if precision.ndim == 1 else precision @ away, precision)
 
     @staticmethod
     def gap(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
@@ -82,6 +125,8 @@ class Climb(NamedTuple, Generic[Gaussian]):
         Number of times that the bound was evaluated.
     trace
         The bound at the best belief after every pass, NaN where there was none.
+    history
+        The steps that led here, where they are mixed.
     """
 
     gaussian: Gaussian
@@ -91,6 +136,7 @@ class Climb(NamedTuple, Generic[Gaussian]):
     step: Float[Array, ""]
     passes: Array
     trace: Float[Array, " passes"]
+    history: History | None = None
 
     def moving(self, tolerance: float) -> Array:
         """Whether there is a step to take, and reason to."""
@@ -114,26 +160,37 @@ def climb(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Climb
     return go_on(bound, set_out(bound, start, passes), passes, tolerance)
 
 
-def set_out(bound: Bound, start: Gaussian, passes: int) -> Climb[Gaussian]:
-    """State of an ascent of at most `passes` before its first one, a step of length zero from `start`."""
-    around = start.to_full() if bound.model.has_dense_sites else start
+def set_out(bound: Bound, start: Gaussian, passes: int, mixing: int = 0) -> Climb[Gaussian]:
+    """State of an ascent of at most `passes` before its first one, a step of length zero from `start`.
+
+    Where `mixing` is not zero and the belief is dense, steps are mixed with so many before them.
+    """
+    natural = bound._around(start).natural
     one = jnp.ones((), start.dtype)
     trace = jnp.full(passes, jnp.nan, start.dtype)
-    return Climb(start, -jnp.inf * one, around.natural, jnp.inf * one, 0 * one, jnp.asarray(0), trace)
+    history = History.begin(natural, mixing) if mixing and isinstance(start, FullGaussian) else None
+    return Climb(start, -jnp.inf * one, natural, jnp.inf * one, 0 * one, jnp.asarray(0), trace, history)
 
 
 def go_on(bound: Bound, state: Climb[Gaussian], until: int | Array, tolerance: float) -> Climb[Gaussian]:
     """Continue an ascent until that many passes were made, or to its end; as `climb` does."""
     dtype = state.gaussian.dtype
     tolerance = attainable(tolerance, dtype)
+    bound = bound.prepared()
 
     def advance(state: Climb) -> Climb:
-        candidate = state.gaussian.toward(state.target, state.step)
-        value, target = bound.value(candidate), bound.target(candidate)
+        candidate, natural = _proposal(state)
+        value, target = bound.value_and_target(candidate)
         gap = bound.gap(candidate, target)
         better = is_better(value, gap, state.value, state.stationarity, dtype)
         step = next_step(state.step, better, gap, state.stationarity)
-        step = jnp.where(better, _secant_step(state, candidate, target, step), step)
+        history = state.history
+        if history is None:
+            step = jnp.where(better, _secant_step(state, candidate, target, step), step)
+        else:
+            # What makes nothing better after other steps is no reason to shorten the next, a plain one.
+            step = jnp.where(~better & (history.taken > 0), state.step, step)
+            history = history.after(natural, state.target, better, counts=state.step > 0)
         best = (candidate, value, target, gap)
         kept = (state.gaussian, state.value, state.target, state.stationarity)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), best, kept)
@@ -142,9 +199,18 @@ def go_on(bound: Bound, state: Climb[Gaussian], until: int | Array, tolerance: f
             step=step,
             passes=state.passes + 1,
             trace=state.trace.at[state.passes].set(best[1]),
+            history=history,
         )
 
     return jax.lax.while_loop(lambda s: s.moving(tolerance) & (s.passes < until), advance, state)
+
+
+def _proposal(state: Climb) -> tuple[AbstractGaussian, GaussianNatural]:
+    """Belief to look at next, and its natural parameters or, where steps are not mixed, its target."""
+    if state.history is None:
+        return state.gaussian.toward(state.target, state.step), state.target
+    natural = state.history.propose(state.gaussian, state.target, state.step)
+    return FullGaussian.from_natural(natural), natural
 
 
 def _secant_step(state: Climb, candidate: AbstractGaussian, target: GaussianNatural, otherwise):

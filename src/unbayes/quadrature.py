@@ -13,6 +13,8 @@ from scipy.stats import norm, qmc
 GAUSS_HERMITE_NODES = 40
 # Per axis of a grid in two dimensions, at most; in more, a grid that is fine enough has too many of them.
 GRID_NODES = 20
+# Weight below which a node of a grid is left out; together they weigh less than a millionth.
+NEGLIGIBLE_WEIGHT = 1e-8
 # Quasi-random nodes in more dimensions. Training and unlearning take as many, hence the very same ones:
 # where data say little, a posterior is stationary for the nodes that it was trained with and no others.
 QUASI_RANDOM_NODES = 256
@@ -32,6 +34,9 @@ class Nodes(eqx.Module):
     points: Float[Array, "k dim"]
     weights: Float[Array, " k"]
 
+    def __init__(self, points, weights):
+        self.points, self.weights = points, weights
+
 
 def safe_sqrt(variance: Float[Array, "..."]) -> Float[Array, "..."]:
     """√variance with derivative zero at zero, where that of the square root would turn gradients into NaN."""
@@ -41,14 +46,20 @@ def safe_sqrt(variance: Float[Array, "..."]) -> Float[Array, "..."]:
 
 def gauss_hermite(dtype: jnp.dtype, count: int = GAUSS_HERMITE_NODES) -> Nodes:
     """One-dimensional nodes, exact for polynomials up to degree 2·count − 1."""
+    points, weights = _hermite(count)
+    return Nodes(points[:, None].astype(dtype), weights.astype(dtype))
+
+
+@functools.lru_cache
+def _hermite(count: int) -> tuple[Float[np.ndarray, " count"], Float[np.ndarray, " count"]]:
     points, weights = np.polynomial.hermite_e.hermegauss(count)
-    return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights / weights.sum(), dtype))
+    return points, weights / weights.sum()
 
 
 def gauss_laguerre(dtype: jnp.dtype, count: int = 32) -> Nodes:
     """Nodes on the half-line: Σ w g(x) ≈ ∫₀^∞ g(x) dx for g that falls off like e⁻ˣ."""
     points, weights = np.polynomial.laguerre.laggauss(count)
-    return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights * np.exp(points), dtype))
+    return Nodes(points[:, None].astype(dtype), (weights * np.exp(points)).astype(dtype))
 
 
 def trapezoid(dtype: jnp.dtype, count: int = 129, reach: float = 8.5) -> Nodes:
@@ -58,12 +69,12 @@ def trapezoid(dtype: jnp.dtype, count: int = 129, reach: float = 8.5) -> Nodes:
     """
     points = np.linspace(-reach, reach, count)
     weights = np.exp(-0.5 * points**2)
-    return Nodes(jnp.asarray(points[:, None], dtype), jnp.asarray(weights / weights.sum(), dtype))
+    return Nodes(points[:, None].astype(dtype), (weights / weights.sum()).astype(dtype))
 
 
 def centre_node(dim: int, dtype: jnp.dtype) -> Nodes:
     """The mean alone: expectations become values at it, and natural gradients Newton steps."""
-    return Nodes(jnp.zeros((1, dim), dtype), jnp.ones(1, dtype))
+    return Nodes(np.zeros((1, dim), dtype), np.ones(1, dtype))
 
 
 def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> Nodes:
@@ -98,11 +109,16 @@ def _paired(half: Float[Array, "k dim"]) -> Nodes:
 
 
 def grid_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
-    """Product of one-dimensional Gauss–Hermite nodes, `count` along each axis."""
-    points, weights = np.polynomial.hermite_e.hermegauss(count)
-    axes = np.meshgrid(*[points] * dim, indexing="ij")
-    product = np.prod(np.meshgrid(*[weights / weights.sum()] * dim, indexing="ij"), axis=0)
-    return Nodes(jnp.asarray(np.stack(axes, -1).reshape(-1, dim), dtype), jnp.asarray(product.ravel(), dtype))
+    """Product of one-dimensional Gauss–Hermite nodes, `count` along each axis, without its corners.
+
+    What is left is spread out so that second moments are exact.
+    """
+    points, weights = _hermite(count)
+    axes = np.stack(np.meshgrid(*[points] * dim), -1).reshape(-1, dim)
+    product = np.prod(np.meshgrid(*[weights] * dim), axis=0).ravel()
+    matters = product >= NEGLIGIBLE_WEIGHT
+    axes, product = axes[matters], product[matters] / product[matters].sum()
+    return Nodes((axes / np.sqrt(product @ axes**2)).astype(dtype), product.astype(dtype))
 
 
 def is_sampled(dim: int) -> bool:
@@ -113,11 +129,11 @@ def is_sampled(dim: int) -> bool:
 def standard_normal_nodes(dim: int, dtype: jnp.dtype, count: int = QUASI_RANDOM_NODES) -> Nodes:
     """Gauss–Hermite nodes in one or two dimensions, quasi-random ones in more; always the same.
 
-    `count` bounds their number in two dimensions, and is it in more; one is the mean alone.
+    `count` bounds their number in two dimensions, and is it in more; too few of them are the mean alone.
     """
     if dim == 1:
         return gauss_hermite(dtype)
-    if count == 1:
+    if count < (4 if dim == 2 else 2):
         return centre_node(dim, dtype)
     if dim == 2:
         return grid_nodes(dim, dtype, min(GRID_NODES, math.isqrt(count)))

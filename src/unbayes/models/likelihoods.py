@@ -1,12 +1,13 @@
 """Likelihoods p(y|f) of a predictor f, written for one record."""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.nn import log_softmax, one_hot, sigmoid, softmax
+from jax.nn import log_softmax, one_hot, sigmoid
 from jax.scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
@@ -45,6 +46,14 @@ def _log_sigmoid_and_slope(x):
     return jnp.minimum(x, 0) - jnp.log1p(small), jnp.where(is_positive, small, 1) / (1 + small)
 
 
+class Integrals(NamedTuple):
+    """E[log p(y|f)], E[∇ log p(y|f)] and −E[∇² log p(y|f)] of a Gaussian f."""
+
+    value: Float[Array, "..."]
+    slope: Float[Array, "..."]
+    curvature: Float[Array, "..."]
+
+
 class AbstractLikelihood(eqx.Module):
     """p(y|f) for a predictor f with `outputs` entries; a scalar where that is one."""
 
@@ -71,12 +80,13 @@ class AbstractLikelihood(eqx.Module):
     def predictive(self, f: Float[Array, "k n ..."], log_weights: Float[Array, " k"]) -> AbstractPredictive:
         """Predictive distributions from weighted values of f, k of them for each of n inputs."""
 
-    def mean_derivatives(
-        self, f: Float[Array, "k o"], y: Array, weights: Float[Array, " k"]
-    ) -> tuple[Float[Array, " o"], Float[Array, "o o"]]:
-        """Weighted sums over k values of f of ∇ log p(y|f) and −∇² log p(y|f)."""
-        slope = weights @ jax.vmap(jax.grad(self.log_prob), (0, None))(f, y)
-        return slope, -jnp.tensordot(weights, jax.vmap(jax.hessian(self.log_prob), (0, None))(f, y), 1)
+    def integrals_at(self, f: Float[Array, "o k"], y: Array, weights: Float[Array, " k"]) -> Integrals:
+        """Integrals of one record with several outputs, as weighted sums over k values of f."""
+        derivatives = self.log_prob, jax.grad(self.log_prob), jax.hessian(self.log_prob)
+        value, slope, bend = (
+            jnp.tensordot(weights, jax.vmap(each, (1, None))(f, y), 1) for each in derivatives
+        )
+        return Integrals(value, slope, -bend)
 
     def expected_log_prob(
         self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array
@@ -92,13 +102,15 @@ class AbstractLikelihood(eqx.Module):
         """`expected_log_prob` of every record."""
         return jax.vmap(self.expected_log_prob)(mean, variance, y)
 
-    def expected_derivatives(
-        self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array
-    ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """E[∂ log p(y|f)/∂f] and −E[∂² log p(y|f)/∂f²] for scalar f ~ N(mean, variance), record by record."""
+    def integrals(self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array) -> Integrals:
+        """Integrals for scalar f ~ N(mean, variance), record by record."""
         slope = jax.grad(self.expected_log_prob)
         arguments = (mean, variance, y)
-        return jax.vmap(slope)(*arguments), -jax.vmap(jax.grad(slope))(*arguments)
+        return Integrals(
+            self.expected_log_probs(*arguments),
+            jax.vmap(slope)(*arguments),
+            -jax.vmap(jax.grad(slope))(*arguments),
+        )
 
     def gaussian_predictive(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"]
@@ -182,13 +194,14 @@ class BernoulliLikelihood(AbstractLikelihood):
         nodes = gauss_hermite(mean.dtype, 32)
         return nodes.weights @ self.log_prob(mean + safe_sqrt(variance) * nodes.points[:, 0], y)
 
-    def expected_derivatives(self, mean, variance, y):
-        """±E[σ(∓f)] and E[σ(f)(1 − σ(f))], as `expected_log_prob` but one exponential per node."""
+    def integrals(self, mean, variance, y):
+        """As `expected_log_prob`, with ±E[σ(∓f)] and E[σ(f)(1 − σ(f))] from the same exponentials."""
         side = 2 * y - 1
         mean = side * mean
         nodes = gauss_hermite(mean.dtype, 32)
-        wrong = sigmoid(-mean[:, None] - safe_sqrt(variance)[:, None] * nodes.points[:, 0])
-        narrow = wrong @ nodes.weights, (wrong * (1 - wrong)) @ nodes.weights
+        f = mean[:, None] + safe_sqrt(variance)[:, None] * nodes.points[:, 0]
+        value, wrong = _log_sigmoid_and_slope(f)
+        narrow = [each @ nodes.weights for each in (value, wrong, wrong * (1 - wrong))]
         scale, is_wide = _wide_scale(variance)
 
         def with_wide():
@@ -196,12 +209,16 @@ class BernoulliLikelihood(AbstractLikelihood):
             x, tail = half_line.points[:, 0], sigmoid(-half_line.points[:, 0])
             right = norm.pdf(x, mean[:, None], scale[:, None])
             left = norm.pdf(-x, mean[:, None], scale[:, None])
-            chance = ndtr(-mean / scale) + (right - left) @ (half_line.weights * tail)
+            below = ndtr(-mean / scale)
+            ramp = mean * below - scale * norm.pdf(mean / scale)
+            value = ramp - (left + right) @ (half_line.weights * jnp.log1p(jnp.exp(-x)))
+            chance = below + (right - left) @ (half_line.weights * tail)
             spread = (left + right) @ (half_line.weights * tail * (1 - tail))
-            return jnp.where(is_wide, chance, narrow[0]), jnp.where(is_wide, spread, narrow[1])
+            wide = value, chance, spread
+            return [jnp.where(is_wide, *each) for each in zip(wide, narrow, strict=True)]
 
-        chance, spread = jax.lax.cond(is_wide.any(), with_wide, lambda: narrow)
-        return side * chance, spread
+        value, chance, spread = jax.lax.cond(is_wide.any(), with_wide, lambda: narrow)
+        return Integrals(value, side * chance, spread)
 
     def gaussian_predictive(self, mean, variance):
         """As `expected_log_prob`: first the unlikelier class, then what is left for the other."""
@@ -245,12 +262,13 @@ class ProbitLikelihood(AbstractLikelihood):
         f = (2 * y - 1) * mean + safe_sqrt(variance) * nodes.points[:, 0]
         return nodes.weights @ log_ndtr(f)
 
-    def expected_derivatives(self, mean, variance, y):
-        """±E[h(±f)] and E[h(±f) (h(±f) ± f)], with the hazard h = φ/Φ."""
+    def integrals(self, mean, variance, y):
+        """E[log Φ(±f)], ±E[h(±f)] and E[h(±f) (h(±f) ± f)], with the hazard h = φ/Φ."""
         nodes, side = trapezoid(mean.dtype), 2 * y - 1
         f = (side * mean)[:, None] + safe_sqrt(variance)[:, None] * nodes.points[:, 0]
         hazard, excess = _hazard(f)
-        return side * (hazard @ nodes.weights), (hazard * excess) @ nodes.weights
+        value, slope, curvature = (each @ nodes.weights for each in (log_ndtr(f), hazard, hazard * excess))
+        return Integrals(value, side * slope, curvature)
 
     def gaussian_predictive(self, mean, variance):
         """Closed form: the noise and f add up to one normal variable."""
@@ -292,12 +310,17 @@ class CategoricalLikelihood(AbstractLikelihood):
         """Log-softmax at the class; a product with zeros and a one costs less than an index per node."""
         return log_softmax(f) @ one_hot(y, self.outputs, dtype=f.dtype)
 
-    def mean_derivatives(self, f, y, weights):
-        """Closed form: e_y − p and diag(p) − p pᵀ."""
-        probabilities = softmax(f)
-        mean = weights @ probabilities
-        outer = (weights[:, None] * probabilities).T @ probabilities
-        return one_hot(y, self.outputs, dtype=f.dtype) - mean, jnp.diag(mean) - outer
+    def integrals_at(self, f, y, weights):
+        """Closed form: log p_y, e_y − p and diag(p) − p pᵀ, from the same exponentials."""
+        label = one_hot(y, self.outputs, dtype=f.dtype)
+        largest = jax.lax.stop_gradient(f.max(0))
+        odds = jnp.exp(f - largest)
+        total = odds.sum(0)
+        probabilities = odds / total
+        mean = probabilities @ weights
+        outer = (probabilities * weights) @ probabilities.T
+        value = (label @ f - largest - jnp.log(total)) @ weights
+        return Integrals(value, label - mean, jnp.diag(mean) - outer)
 
     def predictive(self, f, log_weights):
         """Mixture of the class probabilities."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.models.base import CHUNK_ELEMENTS, AbstractModel
 from unbayes.models.features import AbstractFeatures
-from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood
+from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood, Integrals
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
 from unbayes.posteriors.gram import cholesky_of_each
@@ -156,24 +156,31 @@ class LinearModel(AbstractModel):
 
     def site(self, gaussian, evidence: LinearEvidence, nodes: Nodes, weights=None) -> GaussianNatural:
         """Natural gradient of E_q[log p(D|θ)]: small integrals per record, times a and a aᵀ."""
+        return self.expected_log_likelihood_and_site(gaussian, evidence, nodes, weights)[1]
+
+    def expected_log_likelihood_and_site(
+        self, gaussian, evidence: LinearEvidence, nodes: Nodes, weights=None
+    ) -> tuple[Float[Array, ""], GaussianNatural]:
+        """Both from the same integrals."""
 
         def part(weighted):
             evidence, weights = weighted
             moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
-            slope, curvature = self._slope_and_curvature(*moments, evidence.targets, nodes)
+            value, slope, curvature = self._integrals(*moments, evidence.targets, nodes)
             if weights is not None:
                 slope, curvature = weights[:, None] * slope, weights[:, None, None] * curvature
             gradient = jnp.einsum("no,np->op", slope, evidence.design).reshape(-1)
-            return gradient, gaussian.gram(evidence.design, curvature)
+            return weighted_sum(value, weights), gradient, gaussian.gram(evidence.design, curvature)
 
-        return gaussian.site(*accumulate(part, (evidence, weights), self._chunk(nodes)))
+        value, *derivatives = accumulate(part, (evidence, weights), self._chunk(nodes))
+        return value, gaussian.site(*derivatives)
 
     def influence(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
         def part(evidence):
             mean, root = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
-            _, curvature = self._slope_and_curvature(mean, root, evidence.targets, nodes)
+            curvature = self._integrals(mean, root, evidence.targets, nodes).curvature
             return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
 
         return jax.lax.map(
@@ -182,25 +189,23 @@ class LinearModel(AbstractModel):
             batch_size=self._chunk(nodes),
         )
 
-    def _slope_and_curvature(self, mean, root, targets, nodes: Nodes):
-        """First and negative second derivatives of E[log p(y|f)] in the mean of f, for each record."""
+    def _integrals(self, mean, root, targets, nodes: Nodes) -> Integrals:
+        """For each record, f ~ N(mean, root rootᵀ): values (n,), slopes (n, o), curvatures (n, o, o)."""
         if self.likelihood.outputs == 1:
-            derivatives = self.likelihood.expected_derivatives(mean[:, 0], root[:, 0, 0] ** 2, targets)
-            return derivatives[0][:, None], derivatives[1][:, None, None]
+            value, slope, curvature = self.likelihood.integrals(mean[:, 0], root[:, 0, 0] ** 2, targets)
+            return Integrals(value, slope[:, None], curvature[:, None, None])
         f = jax.vmap(self._values, (0, 0, None))(mean, root, nodes)
-        return jax.vmap(self.likelihood.mean_derivatives, (0, 0, None))(f, targets, nodes.weights)
+        return jax.vmap(self.likelihood.integrals_at, (0, 0, None))(f, targets, nodes.weights)
 
     def _expected_log_probs(self, mean, root, targets, nodes: Nodes):
-        """E[log p(y|f)], f ~ N(mean, root rootᵀ) of shape (o,), for each record."""
+        """Values alone; of a single output, in the form that is cheap to differentiate."""
         if self.likelihood.outputs == 1:
             return self.likelihood.expected_log_probs(mean[:, 0], root[:, 0, 0] ** 2, targets)
-        f = jax.vmap(self._values, (0, 0, None))(mean, root, nodes)
-        at_nodes = jax.vmap(self.likelihood.log_prob, (0, None))
-        return jax.vmap(at_nodes)(f, targets) @ nodes.weights
+        return self._integrals(mean, root, targets, nodes).value
 
-    def _values(self, mean, root, nodes: Nodes) -> Float[Array, "k o"]:
+    def _values(self, mean, root, nodes: Nodes) -> Float[Array, "o k"]:
         """Values of f at the nodes, for one record."""
-        return mean + nodes.points @ root[:, : self.integral_dim].T
+        return mean[:, None] + root[:, : self.integral_dim] @ nodes.points.T
 
     def _predictor_moments(self, gaussian: AbstractGaussian, design, variance, nodes: Nodes):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
@@ -286,8 +291,8 @@ def _quadrature_predictive(model: LinearModel, gaussian: AbstractGaussian, desig
 @eqx.filter_jit
 def _node_predictive(model: LinearModel, gaussian: AbstractGaussian, design, nodes: Nodes):
     mean, root = model._predictor_moments(gaussian, design, None, nodes)
-    f = jax.vmap(model._values, (0, 0, None), 1)(mean, root, nodes)
-    return model.likelihood.predictive(f, jnp.log(nodes.weights))
+    f = jax.vmap(model._values, (0, 0, None))(mean, root, nodes)
+    return model.likelihood.predictive(f.transpose(2, 0, 1), jnp.log(nodes.weights))
 
 
 @eqx.filter_jit

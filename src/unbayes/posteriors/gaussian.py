@@ -75,13 +75,14 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
     def toward(self, target: GaussianNatural, step: Float[Array, ""] | float) -> Self:
         """Member of the same family that lies a share `step` of the way to natural parameters `target`."""
 
-    def expected_log_factor(self, natural: GaussianNatural) -> Float[Array, ""]:
-        """E_q[ηᵀt(θ)] for the Gaussian factor with natural parameters η, whose precision may be dense."""
-        linear, precision = natural
+    def expected_quadratic(
+        self, precision: Float[Array, "d d"] | Float[Array, " d"], centre: Float[Array, " d"] | float = 0.0
+    ) -> Float[Array, ""]:
+        """E_q[(θ − centre)ᵀΛ(θ − centre)] for a precision Λ that may be given by its diagonal."""
+        away = self.mean - centre
         if precision.ndim == 1:
-            return linear @ self.mean - 0.5 * precision @ (self.variance + self.mean**2)
-        spread = (precision * self.covariance).sum()
-        return linear @ self.mean - 0.5 * (spread + self.mean @ precision @ self.mean)
+            return precision @ (self.variance + away**2)
+        return (precision * self.covariance).sum() + away @ precision @ away
 
     @property
     @abc.abstractmethod

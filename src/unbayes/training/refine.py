@@ -148,7 +148,7 @@ def _batch_part(
     gaussian: AbstractGaussian, model: AbstractModel, evidence, nodes
 ) -> tuple[Float[Array, ""], GaussianNatural]:
     around = gaussian.to_full() if model.has_dense_sites else gaussian
-    return model.expected_log_likelihood(gaussian, evidence, nodes), model.site(around, evidence, nodes)
+    return model.expected_log_likelihood_and_site(around, evidence, nodes)
 
 
 @eqx.filter_jit

@@ -113,10 +113,15 @@ class _Fitted(AbstractView):
         return self.model.expected_log_likelihood(self._belief(gaussian), evidence, nodes, weights)
 
     def site(self, gaussian, evidence, nodes, weights=None):
+        return self.expected_log_likelihood_and_site(gaussian, evidence, nodes, weights)[1]
+
+    def expected_log_likelihood_and_site(self, gaussian, evidence, nodes, weights=None):
         belief = self._belief(gaussian)
-        linear, precision = self.model.site(belief, evidence, nodes, weights)
+        value, (linear, precision) = self.model.expected_log_likelihood_and_site(
+            belief, evidence, nodes, weights
+        )
         gradient = self.map.T @ (linear - precision @ belief.mean)
-        return gaussian.to_full().site(gradient, self.map.T @ precision @ self.map)
+        return value, gaussian.to_full().site(gradient, self.map.T @ precision @ self.map)
 
     def _seen(self, theta):
         return self.centre + self.map @ (theta - self.centre)

@@ -23,8 +23,10 @@ from unbayes.training import NaturalGradientVI, Trained
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
 COUNT = Interval(Integral, 1, None, closed="left")
-# Values of f over which the softmax of three classes is averaged in training.
-GRID_NODES = 144
+# Bound on the values of f over which the softmax of three classes is averaged.
+GRID_NODES = 81
+# Steps that each step of training learns from.
+MIXING = 5
 # Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
 DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
 
@@ -227,7 +229,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
             likelihood = BernoulliLikelihood() if len(classes) == 2 else CategoricalLikelihood(len(classes))
             framed = self._choose(X, labels, likelihood, rng)
             nodes = 1 if framed.model.is_sampled else GRID_NODES
-            training = NaturalGradientVI(self.max_iter, self.tol, nodes)
+            training = NaturalGradientVI(self.max_iter, self.tol, nodes, MIXING)
             memory = self.memory
             if isinstance(memory, str):
                 memory = DEFAULT_MEMORY if framed.model.dim <= LARGEST_WITH_MEMORY else None

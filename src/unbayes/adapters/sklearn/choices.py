@@ -5,13 +5,16 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import solve_triangular
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import euclidean_distances
 
 from unbayes.models.kernels import AbstractKernel
 
-# Rows on which scales are tried out, and rows that k-means sees, at most.
-LARGEST_TRIAL, LARGEST_CLUSTERED = 200, 5000
+# Rows on which scales are tried out, and from which inducing inputs are chosen, at most.
+LARGEST_TRIAL = 5000
+# Added to the diagonal of the kernel matrix, relative to the kernel's variance.
+JITTER = 1e-6
 # Ratios of noise to signal variance that are tried.
 NOISE_RATIOS = np.geomspace(1e-4, 10, 16)
 # Weight of the vague Gamma priors on both precisions, as in scikit-learn's BayesianRidge.
@@ -82,11 +85,11 @@ def spread(X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
 def process_scales(
     X: Float[np.ndarray, "n k"],
     Y: Float[np.ndarray, "n c"],
+    locations: Float[np.ndarray, "m k"],
     kernel: AbstractKernel,
     multiples: Float[np.ndarray, " l"],
-    rng,
 ) -> ProcessScales:
-    """Scales that maximise the evidence of a Gaussian process on some of the rows, over a grid.
+    """Scales that maximise the bound on the evidence of a sparse process (Titsias 2009), over a grid.
 
     Parameters
     ----------
@@ -94,26 +97,32 @@ def process_scales(
         Inputs in units of their lengthscales.
     Y
         Centred targets, one column for each process; they share their scales.
+    locations
+        Inducing inputs, in the same units.
     kernel
         Of the shape that matters here, whatever its scales.
     multiples
         Lengthscales to try.
-    rng
-        Draws the rows.
     """
-    if len(X) > LARGEST_TRIAL:
-        rows = rng.choice(len(X), LARGEST_TRIAL, replace=False)
-        X, Y = X[rows], Y[rows]
-    squared = euclidean_distances(X, squared=True)
+    records, size = len(X), len(locations)
+    squared = euclidean_distances(np.concatenate([locations, X]), locations, squared=True)
+    energy = (Y**2).sum(0).mean()
     # Targets that do not vary tell no scale.
-    least = np.finfo(float).eps * (Y**2).mean() or 1.0
+    least = np.finfo(float).eps * energy / records or 1.0
     tried = []
     for lengthscale in multiples:
-        values, vectors = np.linalg.eigh(kernel.correlation(jnp.asarray(squared / lengthscale**2)))
-        along = ((vectors.T @ Y) ** 2).mean(1)
-        variances = np.maximum(values, 0) + NOISE_RATIOS[:, None]
-        signal = np.maximum((along / variances).mean(1), least)
-        evidence = -len(X) * np.log(signal) - np.log(variances).sum(1)
+        correlations = np.asarray(kernel.correlation(jnp.asarray(squared / lengthscale**2)))
+        factor = np.linalg.cholesky(correlations[:size] + JITTER * np.eye(size))
+        features = solve_triangular(factor, correlations[size:].T, lower=True)
+        values, vectors = np.linalg.eigh(features @ features.T)
+        values = np.maximum(values, JITTER * values.max())
+        along = ((vectors.T @ (features @ Y)) ** 2).mean(1) / values
+        unexplained, missed = max(energy - along.sum(), 0.0), max(records - values.sum(), 0.0)
+        variances = values + NOISE_RATIOS[:, None]
+        square = (along / variances).sum(1) + unexplained / NOISE_RATIOS
+        signal = np.maximum(square / records, least)
+        log_det = np.log(variances).sum(1) + (records - size) * np.log(NOISE_RATIOS)
+        evidence = -records * np.log(signal) - log_det - missed / NOISE_RATIOS
         best = int(evidence.argmax())
         scales = ProcessScales(lengthscale, signal[best] ** 0.5, (signal[best] * NOISE_RATIOS[best]) ** 0.5)
         tried.append((evidence[best], scales))
@@ -122,8 +131,6 @@ def process_scales(
 
 def inducing_inputs(X: Float[np.ndarray, "n k"], count: int, rng) -> Float[np.ndarray, "m k"]:
     """At most `count` centres of k-means, or all different inputs where there are no more."""
-    if len(X) > LARGEST_CLUSTERED:
-        X = X[rng.choice(len(X), LARGEST_CLUSTERED, replace=False)]
     different = np.unique(X, axis=0)
     if len(different) <= count:
         return different

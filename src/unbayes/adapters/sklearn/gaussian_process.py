@@ -14,13 +14,18 @@ from unbayes.adapters.sklearn.base import (
     AbstractUnlearningClassifier,
     AbstractUnlearningRegressor,
 )
-from unbayes.adapters.sklearn.choices import ProcessScales, inducing_inputs, process_scales, spread
+from unbayes.adapters.sklearn.choices import (
+    JITTER,
+    LARGEST_TRIAL,
+    ProcessScales,
+    inducing_inputs,
+    process_scales,
+    spread,
+)
 from unbayes.adapters.sklearn.state import Framed
 from unbayes.models import GaussianLikelihood, InducingInputs, LinearModel, Matern, SquaredExponential
 from unbayes.posteriors import FullGaussian
 
-# Added to the diagonal of the kernel matrix, relative to the kernel's variance.
-JITTER = 1e-6
 # Lengthscales that are tried, in standard deviations times the square root of the number of columns.
 MULTIPLES = np.geomspace(0.25, 8, 8)
 KERNELS = {"rbf": SquaredExponential, "matern": Matern}
@@ -42,13 +47,13 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         "rbf", smooth, or "matern", twice differentiable.
     lengthscale
         Distance over which the function changes, a number or one per column; "auto" takes a multiple of every
-        column's standard deviation, that which maximises the evidence on some of the rows.
+        column's standard deviation, that which maximises a bound on the evidence.
     signal_scale
-        Standard deviation of the function; "auto" maximises the evidence.
+        Standard deviation of the function; "auto" maximises the same bound.
     noise_scale
-        Standard deviation of the noise; "auto" maximises the evidence.
+        Standard deviation of the noise; "auto" maximises the same bound.
     random_state
-        Seed or generator: the inducing inputs, and the rows on which scales are tried.
+        Seed or generator: the inducing inputs, and, of more than 5000 rows, those that scales are tried on.
 
     Attributes
     ----------
@@ -88,11 +93,11 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
 
     def _choose(self, X, y, rng):
         offset = y.mean()
-        units, scales = _scales(self, X, (y - offset)[:, None], rng)
+        lengthscales, locations, scales = _scales(self, X, (y - offset)[:, None], rng)
         signal = scales.signal if isinstance(self.signal_scale, str) else self.signal_scale
         noise = scales.noise if isinstance(self.noise_scale, str) else self.noise_scale
-        kernel = KERNELS[self.kernel](signal**2, units)
-        return Framed(_process(self, X, kernel, GaussianLikelihood(noise), rng), 0.0, offset)
+        kernel = KERNELS[self.kernel](signal**2, lengthscales)
+        return Framed(_process(locations, kernel, GaussianLikelihood(noise)), 0.0, offset)
 
     def _describe(self):
         self.inducing_inputs_, self.lengthscale_, self.signal_scale_ = _process_attributes(self.model_)
@@ -111,8 +116,8 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         "rbf", smooth, or "matern", twice differentiable.
     lengthscale
         Distance over which log-odds change, a number or one per column; "auto" takes a multiple of every
-        column's standard deviation, that which maximises the evidence of a regression on the labels of some
-        of the rows.
+        column's standard deviation, that which maximises a bound on the evidence of a regression on the
+        labels.
     signal_scale
         Standard deviation of the log-odds before any data.
     memory
@@ -124,8 +129,9 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
     tol
         KL, in nats, that a step of training may still move the belief at the end.
     random_state
-        Seed or generator: the inducing inputs, the rows on which lengthscales are tried, the records that are
-        kept and, for more than three classes, the numbers with which predictions are averaged.
+        Seed or generator: the inducing inputs (and, of more than 5000 rows, those that they and lengthscales
+        are chosen from), the records that are kept and, for more than three classes, the numbers with which
+        predictions are averaged.
 
     Attributes
     ----------
@@ -154,7 +160,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         signal_scale=3.0,
         memory="auto",
         max_iter=200,
-        tol=1e-8,
+        tol=1e-6,
         random_state=None,
     ):
         self.n_inducing = n_inducing
@@ -168,24 +174,28 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
 
     def _choose(self, X, labels, likelihood, rng):
         indicators = np.eye(labels.max() + 1)[labels]
-        units, _ = _scales(self, X, indicators - indicators.mean(0), rng)
-        kernel = KERNELS[self.kernel](self.signal_scale**2, units)
-        return Framed(_process(self, X, kernel, likelihood, rng))
+        lengthscales, locations, _ = _scales(self, X, indicators - indicators.mean(0), rng)
+        kernel = KERNELS[self.kernel](self.signal_scale**2, lengthscales)
+        return Framed(_process(locations, kernel, likelihood))
 
     def _describe(self):
         self.inducing_inputs_, self.lengthscale_, _ = _process_attributes(self.model_)
 
 
-def _scales(estimator, X, Y, rng) -> tuple[Float[np.ndarray, " k"], ProcessScales]:
-    """Lengthscales, one per column, and the other scales."""
+def _scales(estimator, X, Y, rng) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "m k"], ProcessScales]:
+    """Lengthscales, one per column, inducing inputs, and the other scales."""
     shape = KERNELS[estimator.kernel](1.0, 1.0)
     if isinstance(estimator.lengthscale, str):
         # Distances between typical inputs grow with the square root of the number of columns.
         units, multiples = spread(X), MULTIPLES * np.sqrt(X.shape[1])
     else:
         units, multiples = _given_lengthscales(estimator.lengthscale, X.shape[1]), np.ones(1)
-    scales = process_scales(X / units, Y, shape, multiples, rng)
-    return units * scales.lengthscale, scales
+    if len(X) > LARGEST_TRIAL:
+        rows = rng.choice(len(X), LARGEST_TRIAL, replace=False)
+        X, Y = X[rows], Y[rows]
+    locations = inducing_inputs(X / units, estimator.n_inducing, rng)
+    scales = process_scales(X / units, Y, locations, shape, multiples)
+    return units * scales.lengthscale, units * locations, scales
 
 
 def _given_lengthscales(lengthscale, columns: int) -> Float[np.ndarray, " k"]:
@@ -198,9 +208,8 @@ def _given_lengthscales(lengthscale, columns: int) -> Float[np.ndarray, " k"]:
     return np.broadcast_to(values, (columns,))
 
 
-def _process(estimator, X, kernel, likelihood, rng) -> LinearModel:
+def _process(locations, kernel, likelihood) -> LinearModel:
     """A process for every output, at common inducing inputs."""
-    locations = kernel.lengthscales * inducing_inputs(X / kernel.lengthscales, estimator.n_inducing, rng)
     single = likelihood.outputs == 1
     features = InducingInputs(locations, kernel, conditional_variance=single, jitter=JITTER)
     factor = np.kron(np.eye(likelihood.outputs), features.scale_tril)

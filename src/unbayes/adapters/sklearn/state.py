@@ -94,10 +94,8 @@ class State(NamedTuple):
         assert trained.memory is not None
         assert isinstance(trained.posterior, FullGaussian)
         belief = at_rest(trained.posterior)
-        # One node in training, Laplace's approximation, asks for one node in unlearning.
-        laplace = training is not None and training.nodes == 1
-        removal = NaturalGradient(nodes=1) if laplace else NaturalGradient()
-        method = Exact() if training is None else removal
+        # Stationary for the nodes of training and no others: one of them, for Laplace's approximation.
+        method = Exact() if training is None else NaturalGradient(nodes=training.nodes)
         return cls(at_rest(framed), belief, at_rest(trained.memory), method, seed, belief), trained
 
     @property
