@@ -113,12 +113,18 @@ def grid_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
 
     What is left is spread out so that second moments are exact.
     """
+    points, weights = _grid(dim, count)
+    return Nodes(points.astype(dtype), weights.astype(dtype))
+
+
+@functools.lru_cache
+def _grid(dim: int, count: int) -> tuple[Float[np.ndarray, "k dim"], Float[np.ndarray, " k"]]:
     points, weights = _hermite(count)
     axes = np.stack(np.meshgrid(*[points] * dim), -1).reshape(-1, dim)
     product = np.prod(np.meshgrid(*[weights] * dim), axis=0).ravel()
     matters = product >= NEGLIGIBLE_WEIGHT
     axes, product = axes[matters], product[matters] / product[matters].sum()
-    return Nodes((axes / np.sqrt(product @ axes**2)).astype(dtype), product.astype(dtype))
+    return axes / np.sqrt(product @ axes**2), product
 
 
 def is_sampled(dim: int) -> bool:

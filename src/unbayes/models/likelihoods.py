@@ -319,7 +319,7 @@ class CategoricalLikelihood(AbstractLikelihood):
         probabilities = odds / total
         mean = probabilities @ weights
         outer = (probabilities * weights) @ probabilities.T
-        value = (label @ f - largest - jnp.log(total)) @ weights
+        value = ((label[:, None] * f).sum(0) - largest - jnp.log(total)) @ weights
         return Integrals(value, label - mean, jnp.diag(mean) - outer)
 
     def predictive(self, f, log_weights):

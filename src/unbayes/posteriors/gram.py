@@ -1,5 +1,7 @@
 """Sums of outer products of features, roots of many small matrices, inverses of triangular ones."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,8 @@ from jaxtyping import Array, Float
 
 # Blocks of a triangular matrix up to this size are inverted row by row, larger ones by products.
 LARGEST_SUBSTITUTED = 32
+# Matrices up to this size are factored without a loop, whose steps would take longer than what they do.
+LARGEST_UNROLLED = 4
 
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
@@ -61,7 +65,10 @@ def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:
         column = column / jnp.sqrt(jnp.maximum(column[:, j], rounding))[:, None]
         return factors.at[:, :, j].set(jnp.where(rows >= j, column, 0))
 
-    return jax.lax.fori_loop(0, matrices.shape[1], add_column, jnp.zeros_like(matrices))
+    size, none = matrices.shape[1], jnp.zeros_like(matrices)
+    if size > LARGEST_UNROLLED:
+        return jax.lax.fori_loop(0, size, add_column, none)
+    return functools.reduce(lambda factors, j: add_column(j, factors), range(size), none)
 
 
 @jax.custom_jvp

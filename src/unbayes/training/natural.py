@@ -67,29 +67,33 @@ class NaturalGradientVI(AbstractTraining):
         bound = Bound(model, evidence, nodes, weights)
         if len(nodes.weights) == 1 and isinstance(start, FullGaussian):
             return self._laplace(bound, start, tolerance)
-        settings = (self.iterations, tolerance, self.mixing)
-        state, newton_steps = _set_out(bound, type(start), start.mean, *settings)
-        end = self._climb(bound, state, attainable(tolerance, start.dtype), progress or Silent())
-        taken = int(end.passes)
+        tolerance = attainable(tolerance, start.dtype)
+        end, newton_steps = self._climb(bound, start, tolerance, progress or Silent())
+        told = jax.device_get((end.value, end.stationarity, end.trace, end.passes, newton_steps))
+        value, stationarity, trace, taken, before = told
         return Trained(
             posterior=end.gaussian,
             method=self,
-            elbo=float(end.value),
-            stationarity=float(end.stationarity),
-            converged=bool(end.stationarity <= attainable(tolerance, start.dtype)),
-            trace=np.asarray(end.trace)[:taken],
-            passes=taken + int(newton_steps),
+            elbo=float(value),
+            stationarity=float(stationarity),
+            converged=bool(stationarity <= tolerance),
+            trace=trace[:taken],
+            passes=int(taken + before),
         )
 
-    def _climb(self, bound: Bound, state: Climb, tolerance: float, progress: AbstractProgress) -> Climb:
-        """In one compiled call, or in one per pass where somebody watches."""
+    def _climb(
+        self, bound: Bound, start: AbstractGaussian, tolerance: float, progress: AbstractProgress
+    ) -> tuple[Climb, Array]:
+        """In one compiled call, or in one per pass where somebody watches; and the number of Newton steps."""
+        beginning = (bound, type(start), start.mean, self.iterations, tolerance, self.mixing)
         if progress.silent:
-            return _go_on(bound, state, jnp.asarray(self.iterations), tolerance)
+            return _ascend(*beginning)
+        state, newton_steps = _set_out(*beginning)
         with progress.track("training by natural gradients", self.iterations) as advance:
             while state.moving(tolerance) and state.passes < self.iterations:
                 state = _go_on(bound, state, state.passes + 1, tolerance)
                 advance(1, f"{float(state.stationarity):.2g} nats to go")
-        return state
+        return state, newton_steps
 
     def _laplace(self, bound: Bound, start: FullGaussian, tolerance: float) -> Trained:
         tolerance = attainable(tolerance, start.dtype)
@@ -97,6 +101,15 @@ class NaturalGradientVI(AbstractTraining):
         elbo, stationarity = float(found.value), float(found.stationarity)
         trace, passes = np.full(1, elbo), int(found.passes)
         return Trained(found.gaussian, self, elbo, stationarity, stationarity <= tolerance, trace, passes)
+
+
+@eqx.filter_jit
+def _ascend(
+    bound: Bound, family, start, iterations: int, tolerance: float, mixing: int
+) -> tuple[Climb, Array]:
+    state, newton_steps = _set_out(bound, family, start, iterations, tolerance, mixing)
+    end = go_on(bound, state, iterations, tolerance)
+    return end._replace(history=None), newton_steps
 
 
 @eqx.filter_jit
