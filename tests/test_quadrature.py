@@ -85,6 +85,26 @@ def test_nodes_are_the_same_whenever_they_are_asked_for():
     assert np.isfinite(standard_normal_nodes(3000, jnp.float64, 64).points).all()
 
 
+@pytest.mark.parametrize("count", [4, 81, 256, 10_000])
+def test_grids_without_corners_are_as_good(count, dtype):
+    """Moments up to the second, and the softplus of a sum, which is that of one normal variable."""
+    nodes = standard_normal_nodes(2, dtype, count)
+    assert len(nodes.weights) <= min(count, 184)
+    points, weights = np.float64(nodes.points), np.float64(nodes.weights)
+    tolerance = 20 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(weights @ points, 0, atol=tolerance)
+    np.testing.assert_allclose((points.T * weights) @ points, np.eye(2), atol=tolerance)
+    z, one = np.polynomial.hermite_e.hermegauss(60)
+    exact = (one / one.sum()) @ np.logaddexp(0, 2**0.5 * z)
+    if count >= 81:
+        assert weights @ np.logaddexp(0, points.sum(1)) == pytest.approx(exact, rel=3e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_too_few_nodes_for_a_grid_are_the_mean(count):
+    np.testing.assert_array_equal(standard_normal_nodes(2, jnp.float64, count).points, np.zeros((1, 2)))
+
+
 def test_quasi_random_nodes_come_closer_than_random_ones():
     """E[log(1 + Σ exp z)] over nine dimensions, as softmax regression on ten classes needs it."""
 

@@ -1,20 +1,20 @@
 """Checks of the settings that training and unlearning methods have in common."""
 
-import dataclasses
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-COUNTS = ("iterations", "draws", "batch_size", "nodes")
+# Counts, and the least that each may be.
+COUNTS = {"iterations": 1, "draws": 1, "batch_size": 1, "nodes": 1, "mixing": 0}
 
 
 def require_settings(method: Any) -> None:
-    """Refuse counts below one."""
-    for field in dataclasses.fields(method):
-        value = getattr(method, field.name)
-        if field.name in COUNTS and value is not None and not (isinstance(value, int) and value >= 1):
-            raise ValueError(f"{field.name} must be an integer of at least 1, got {value!r}")
+    """Refuse counts that are too small."""
+    for name, least in COUNTS.items():
+        value = getattr(method, name, None)
+        if value is not None and not (isinstance(value, int) and value >= least):
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def require_key(key: Any) -> None:

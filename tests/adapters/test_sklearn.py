@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import stats
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -25,6 +26,8 @@ from unbayes.adapters.sklearn import (
     SparseGPClassifier,
     SparseGPRegressor,
 )
+from unbayes.adapters.sklearn.choices import NOISE_RATIOS, process_scales
+from unbayes.models import SquaredExponential
 
 ESTIMATORS = {
     "linear": BayesianLinearRegression(random_state=0),
@@ -293,6 +296,28 @@ def test_scales_maximise_the_evidence():
     np.testing.assert_allclose(ours.predict(X), X @ ours.coef_ + ours.intercept_, rtol=1e-9)
 
 
+def test_scales_of_a_process_maximise_the_evidence():
+    """With an inducing input at every record the bound is the evidence itself."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(-3, 3, (40, 1)), 0)
+    Y = np.column_stack([np.sin(2 * X[:, 0]), np.cos(X[:, 0])]) + 0.1 * rng.normal(size=(40, 2))
+    Y -= Y.mean(0)
+    multiples = np.array([0.1, 0.3, 1.0, 3.0])
+    with jax.enable_x64(True):
+        found = process_scales(X, Y, X, SquaredExponential(1.0, 1.0), multiples)
+
+    def evidence(lengthscale, ratio):
+        covariance = np.exp(-0.5 * (X - X.T) ** 2 / lengthscale**2) + ratio * np.eye(40)
+        signal = np.einsum("nc,nm,mc->", Y, np.linalg.inv(covariance), Y) / Y.size
+        return sum(stats.multivariate_normal.logpdf(y, cov=signal * covariance) for y in Y.T), signal
+
+    best = max((*evidence(length, ratio), length, ratio) for length in multiples for ratio in NOISE_RATIOS)
+    _, signal, lengthscale, ratio = best
+    assert found.lengthscale == lengthscale
+    assert found.signal == pytest.approx(signal**0.5, rel=1e-3)
+    assert found.noise == pytest.approx((ratio * signal) ** 0.5, rel=1e-3)
+
+
 def _held_out(load, *estimators, **split):
     """Scores of pipelines on the same third of the data."""
     X, y = load(return_X_y=True)
@@ -303,7 +328,7 @@ def _held_out(load, *estimators, **split):
 def test_accuracy_on_real_data():
     """Within a percentage point of scikit-learn as it comes.
 
-    Digits take longer and stand in the benchmark, as do tuned kernels of the rival, which do better on wine.
+    Digits take longer and stand in the benchmark, as do tuned kernels of the rival.
     """
     ours, theirs = _held_out(load_diabetes, BayesianLinearRegression(), BayesianRidge())
     assert ours > theirs - 0.01

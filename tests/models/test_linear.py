@@ -38,17 +38,18 @@ def test_site_agrees_with_the_generic_path_and_with_differences(name):
             jax.vmap(expected)(gaussian.mean + side * step * jnp.eye(model.dim)) for side in (1, -1)
         )
         own = model.site(gaussian, evidence, over_f), expected(gaussian.mean)
+        both = model.expected_log_likelihood_and_site(gaussian, evidence, over_f)
         generic = (
             AbstractModel.site(model, gaussian, evidence, over_theta),
             AbstractModel.expected_log_likelihood(model, gaussian, evidence, over_theta),
         )
-        return own, generic, (ahead - behind) / (2 * step)
+        return own, both[::-1], generic, (ahead - behind) / (2 * step)
 
     for gaussian in gaussians(model.dim):
-        (site, expected), generic, slope = all_ways(gaussian)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), (site, expected), generic
-        )
+        own, both, generic, slope = all_ways(gaussian)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), own, both)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), own, generic)
+        site, _ = own
         pull = site.precision * gaussian.mean if site.precision.ndim == 1 else site.precision @ gaussian.mean
         np.testing.assert_allclose(site.linear - pull, slope, rtol=1e-5, atol=1e-6)
 

@@ -51,7 +51,9 @@ def test_values_of_many_records_at_once(records):
     """All narrow, or wide ones among them."""
     scales = np.array([0.1, 1.0, 1.7, 1.9, 5.0, 30.0, 100.0])[:records]
     means, labels = np.linspace(-3, 40, records), np.arange(records) % 2.0
-    values = BERNOULLI.expected_log_probs(*map(jnp.asarray, (means, scales**2, labels)))
+    arguments = [*map(jnp.asarray, (means, scales**2, labels))]
+    values = BERNOULLI.expected_log_probs(*arguments)
+    np.testing.assert_allclose(BERNOULLI.integrals(*arguments).value, values, rtol=1e-12)
     for value, mean, scale, side in zip(values, means, scales, 2 * labels - 1, strict=True):
         expected = _integral(lambda f, side=side: log_expit(side * f), mean, scale)
         assert float(value) == pytest.approx(expected, rel=1e-5)

@@ -195,6 +195,37 @@ def test_watching_natural_gradients_does_not_change_them():
     assert recorder.done == len(watched.trace) < recorder.total
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_mixed_steps_reach_the_same_belief_sooner(classes, dtype):
+    """Well separated classes, where beliefs are wide and plain steps swing to and fro."""
+    inputs = 3 * np.random.default_rng(1).normal(size=(60, 4))
+    records = inputs, np.digitize(inputs @ [2.0, -1, 0.5, 0], [0, 4][: classes - 1])
+    model = ub.logistic_regression(4) if classes == 2 else ub.softmax_regression(4, 3)
+    settings = {"tolerance": 1e-6, "nodes": 400}
+    plain, mixed = (
+        ub.fit(model, records, method=ub.NaturalGradientVI(mixing=depth, **settings), key=KEY)
+        for depth in (0, 3)
+    )
+    assert plain.converged
+    assert mixed.converged
+    assert len(mixed.trace) < 0.8 * len(plain.trace)
+    assert parameter_kl(mixed.posterior, plain.posterior).value < (1e-5 if dtype == jnp.float64 else 1e-3)
+
+
+def test_a_dense_prior_away_from_zero_counts_in_full():
+    """Training computes its precision once; the ELBO that it reports is the one of `objectives`."""
+    root = np.array([[0.5, 0, 0], [0.3, 0.8, 0], [-0.2, 0.1, 1.5]])
+    prior = ub.FullGaussian(np.array([1.0, -2.0, 0.5]), root)
+    model = ub.LinearModel(ub.RawFeatures(2), ub.BernoulliLikelihood(), prior)
+    records = MODELS["logistic"][1]
+    for family in FAMILIES:
+        found = ub.fit(model, records, family=family, key=KEY)
+        assert found.elbo == pytest.approx(
+            float(elbo(found.posterior, model, model.encode(records))), rel=1e-12
+        )
+        assert found.stationarity < 1e-11
+
+
 @pytest.mark.parametrize("classes", [3, 5])
 def test_one_node_is_the_mode_and_the_curvature_there(classes):
     model, records = ub.softmax_regression(2, classes), (X, np.arange(len(X)) % classes)
