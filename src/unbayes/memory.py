@@ -23,6 +23,8 @@ from unbayes.records import accumulate, count, padded
 
 # Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
 INFLUENCE_SHARE = 0.5
+# Nodes, where quadrature is not possible: influence only says which records to draw more often.
+INFLUENCE_NODES = 64
 CHUNK_ELEMENTS = 1 << 22
 
 
@@ -115,7 +117,8 @@ def remember(
         curvature = _full_step(posterior, model, evidence, nodes)
     if size == 0:
         return Memory(records, stationarity, curvature)
-    influence = _influence(posterior, model, padded(evidence, model.dtype)[0], nodes)
+    rough = model.nodes(INFLUENCE_NODES)
+    influence = _influence(posterior, model, padded(evidence, model.dtype)[0], rough)
     rows, weights = draw_coreset(np.asarray(influence)[:records], size, key)
     coreset = jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), evidence)
     return Memory(records, stationarity, curvature, coreset, jnp.asarray(weights, model.dtype))

@@ -21,6 +21,7 @@ from unbayes.models.predictive import (
     NormalPredictive,
 )
 from unbayes.posteriors.gaussian import LOG_2PI
+from unbayes.posteriors.gram import mean_outer
 from unbayes.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt, trapezoid
 from unbayes.records import to_float_array
 
@@ -318,7 +319,7 @@ class CategoricalLikelihood(AbstractLikelihood):
         total = odds.sum(0)
         probabilities = odds / total
         mean = probabilities @ weights
-        outer = (probabilities * weights) @ probabilities.T
+        outer = mean_outer(probabilities, weights)
         value = ((label[:, None] * f).sum(0) - largest - jnp.log(total)) @ weights
         return Integrals(value, label - mean, jnp.diag(mean) - outer)
 

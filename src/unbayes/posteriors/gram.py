@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 
 # Blocks of a triangular matrix up to this size are inverted row by row, larger ones by products.
 LARGEST_SUBSTITUTED = 32
+# Matrices up to this size are multiplied entry by entry.
+LARGEST_IN_PAIRS = 5
 # Matrices up to this size are factored without a loop, whose steps would take longer than what they do.
 LARGEST_UNROLLED = 4
 
@@ -33,6 +35,15 @@ def quadratic_forms(
     blocks = matrix.reshape(outputs, size, outputs, size).transpose(0, 2, 1, 3)[pairs.indices]
     both = (blocks + blocks.mT)[:, *products.indices] * np.where(products.is_diagonal, 0.5, 1.0)
     return (products.of(design) @ both.T.astype(design.dtype))[:, pairs.place]
+
+
+def mean_outer(values: Float[Array, "o k"], weights: Float[Array, " k"]) -> Float[Array, "o o"]:
+    """Weighted sum of v vᵀ over the columns; of few rows, pair by pair, which suits many matrices at once."""
+    if len(values) > LARGEST_IN_PAIRS:
+        return (values * weights) @ values.T
+    pairs = _Half(len(values))
+    rows, columns = pairs.indices
+    return ((values[rows] * values[columns]) @ weights)[pairs.place]
 
 
 class _Half:

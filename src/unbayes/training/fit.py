@@ -73,7 +73,9 @@ def fit(
         else:
             if method is None:
                 method = NaturalGradientVI() if issubclass(kind, AbstractGaussian) else GradientVI()
-            start_key, run_key = jax.random.split(key)
+            # Nothing about natural gradients is random, and splitting a key takes a while.
+            is_random = not isinstance(method, NaturalGradientVI)
+            start_key, run_key = jax.random.split(key) if is_random else (key, key)
             start = family
             if isinstance(start, type):
                 start = start.standard(model.dim, model.dtype, key=start_key)

@@ -160,7 +160,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         signal_scale=3.0,
         memory="auto",
         max_iter=200,
-        tol=1e-6,
+        tol=1e-5,
         random_state=None,
     ):
         self.n_inducing = n_inducing

@@ -126,7 +126,7 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         fit_intercept=True,
         memory="auto",
         max_iter=200,
-        tol=1e-6,
+        tol=1e-5,
         random_state=None,
     ):
         self.prior_scale = prior_scale
