@@ -18,13 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbayes.adapters.sklearn.state import Framed, State
 from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
 from unbayes.posteriors import FullGaussian
+from unbayes.quadrature import QUASI_RANDOM_NODES
 from unbayes.training import NaturalGradientVI, Trained
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
 COUNT = Interval(Integral, 1, None, closed="left")
-# Bound on the values of f over which the softmax of three classes is averaged.
-GRID_NODES = 81
+# Values of f over which likelihoods are averaged, by the dimension of what they depend on: for three classes a
+# grid of at most so many; for more, where there is no number, the mean alone, which is Laplace's approximation.
+NODES = {1: QUASI_RANDOM_NODES, 2: 81}
 # Steps that each step of training learns from.
 MIXING = 5
 # Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
@@ -228,7 +230,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         with jax.enable_x64(True):
             likelihood = BernoulliLikelihood() if len(classes) == 2 else CategoricalLikelihood(len(classes))
             framed = self._choose(X, labels, likelihood, rng)
-            nodes = 1 if framed.model.is_sampled else GRID_NODES
+            nodes = NODES.get(framed.model.integral_dim, 1)
             training = NaturalGradientVI(self.max_iter, self.tol, nodes, MIXING)
             memory = self.memory
             if isinstance(memory, str):
