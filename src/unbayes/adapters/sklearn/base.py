@@ -24,8 +24,8 @@ from unbayes.training import NaturalGradientVI, Trained
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
 COUNT = Interval(Integral, 1, None, closed="left")
-# Values of f over which likelihoods are averaged, by the dimension of what they depend on: for three classes a
-# grid of at most so many; for more, where there is no number, the mean alone, which is Laplace's approximation.
+# Values of f over which likelihoods are averaged, by the dimension of what they depend on: for three classes
+# at most so many; for more, where there is no number, the mean alone, which is Laplace's approximation.
 NODES = {1: QUASI_RANDOM_NODES, 2: 81}
 # Steps that each step of training learns from.
 MIXING = 5
