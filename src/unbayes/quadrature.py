@@ -35,6 +35,7 @@ class Nodes(eqx.Module):
     weights: Float[Array, " k"]
 
     def __init__(self, points, weights):
+        # NumPy's arrays too: compiled functions take them as they are, and outside of them they cost nothing.
         self.points, self.weights = points, weights
 
 

@@ -212,6 +212,13 @@ def test_mixed_steps_reach_the_same_belief_sooner(classes, dtype):
     assert parameter_kl(mixed.posterior, plain.posterior).value < (1e-5 if dtype == jnp.float64 else 1e-3)
 
 
+@pytest.mark.parametrize("depth", [-1, 1.5])
+def test_a_depth_of_mixing_must_be_a_count(depth):
+    problem = logistic()
+    with pytest.raises(ValueError, match="mixing must be an integer of at least 0, got"):
+        ub.fit(problem.model, problem.full, method=ub.NaturalGradientVI(mixing=depth), key=KEY)
+
+
 def test_a_dense_prior_away_from_zero_counts_in_full():
     """Training computes its precision once; the ELBO that it reports is the one of `objectives`."""
     root = np.array([[0.5, 0, 0], [0.3, 0.8, 0], [-0.2, 0.1, 1.5]])

@@ -40,8 +40,8 @@ class NaturalGradientVI(AbstractTraining):
         Number of quasi-random nodes, where quadrature is not possible, and bound on that of a grid in two
         dimensions. A single one is the mean: the result is Laplace's approximation, and its ELBO no bound.
     mixing
-        Number of steps before it that each step learns from, by Anderson's mixing: three save a third of the
-        passes of a log-concave model. Dense beliefs only.
+        Number of steps before it that each step learns from, by Anderson's mixing: a few of them save some
+        30% of the passes of a log-concave model. Dense beliefs only.
     """
 
     iterations: int = 1000

@@ -93,7 +93,7 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
 
     def _choose(self, X, y, rng):
         offset = y.mean()
-        lengthscales, locations, scales = _scales(self, X, (y - offset)[:, None], rng)
+        lengthscales, locations, scales = _scales_and_locations(self, X, (y - offset)[:, None], rng)
         signal = scales.signal if isinstance(self.signal_scale, str) else self.signal_scale
         noise = scales.noise if isinstance(self.noise_scale, str) else self.noise_scale
         kernel = KERNELS[self.kernel](signal**2, lengthscales)
@@ -174,7 +174,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
 
     def _choose(self, X, labels, likelihood, rng):
         indicators = np.eye(labels.max() + 1)[labels]
-        lengthscales, locations, _ = _scales(self, X, indicators - indicators.mean(0), rng)
+        lengthscales, locations, _ = _scales_and_locations(self, X, indicators - indicators.mean(0), rng)
         kernel = KERNELS[self.kernel](self.signal_scale**2, lengthscales)
         return Framed(_process(locations, kernel, likelihood))
 
@@ -182,7 +182,9 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         self.inducing_inputs_, self.lengthscale_, _ = _process_attributes(self.model_)
 
 
-def _scales(estimator, X, Y, rng) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "m k"], ProcessScales]:
+def _scales_and_locations(
+    estimator, X, Y, rng
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "m k"], ProcessScales]:
     """Lengthscales, one per column, inducing inputs, and the other scales."""
     shape = KERNELS[estimator.kernel](1.0, 1.0)
     if isinstance(estimator.lengthscale, str):
