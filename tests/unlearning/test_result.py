@@ -60,16 +60,6 @@ def test_a_posterior_that_cannot_be_recovered_is_not_returned():
         ub.unlearn(trained(logistic), problem.model, problem.erased, method=diverging, key=KEY)
 
 
-def test_a_step_that_leaves_no_precision_is_shortened_and_said():
-    """A likelihood that is not log-concave at q can ask for more precision than there is."""
-    model = ub.DensityModel(lambda theta: jnp.zeros(()), lambda theta, record: -2 * theta @ theta, dim=2)
-    full = ub.FullGaussian(jnp.ones(2), jnp.eye(2))
-    result = ub.unlearn(full, model, np.zeros(3), method=ub.NaturalGradient(), key=KEY)
-    assert np.isfinite(np.linalg.cholesky(result.posterior.covariance)).all()
-    assert "could be taken away" in result.doubts[0]
-    assert "retrain" in result.doubts[0]
-
-
 def test_a_step_that_takes_most_of_the_precision_is_doubted():
     problem = logistic(erased=130)
     result = ub.unlearn(

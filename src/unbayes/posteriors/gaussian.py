@@ -60,16 +60,16 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         """
 
     @abc.abstractmethod
-    def largest_share(self, precision: Float[Array, "..."]) -> Float[Array, ""]:
-        """Share of this belief's own precision that `precision` amounts to, where it is largest.
+    def shares(self, precision: Float[Array, "..."]) -> Float[Array, " d"]:
+        """Shares of this belief's own precision that `precision` amounts to, in d directions.
 
-        Below one everywhere, `precision` can be taken away and leaves a proper belief.
+        Where all are below one, `precision` can be taken away and leaves a proper belief.
         """
 
     def evidence_left(self, natural: GaussianNatural, prior: "AbstractGaussian") -> Float[Array, ""]:
         """Least share of precision that `natural` holds beyond `prior`."""
         prior_precision = self.site(self.mean, prior.natural.precision).precision
-        return 1 - self.largest_share(self.natural.precision - natural.precision + prior_precision)
+        return 1 - self.shares(self.natural.precision - natural.precision + prior_precision).max()
 
     @abc.abstractmethod
     def toward(self, target: GaussianNatural, step: Float[Array, ""] | float) -> Self:
@@ -226,9 +226,9 @@ class DiagonalGaussian(AbstractGaussian):
         precision = (1 - step) * self.natural.precision + step * diagonal
         return DiagonalGaussian(self.mean + step * direction, precision**-0.5)
 
-    def largest_share(self, precision):
-        """Over the coordinates."""
-        return (precision * self.variance).max()
+    def shares(self, precision):
+        """Of the coordinates."""
+        return precision * self.variance
 
     @property
     def scale(self) -> Float[Array, " d"]:
@@ -331,9 +331,9 @@ class FullGaussian(AbstractGaussian):
         """Interpolate natural parameters."""
         return self.from_natural(_interpolate(self.natural, target, step))
 
-    def largest_share(self, precision):
-        """Over all directions, by an eigenvalue."""
-        return jnp.linalg.eigvalsh(self.scale_tril.T @ precision @ self.scale_tril).max()
+    def shares(self, precision):
+        """Least and largest over all directions, and between them, by eigenvalues."""
+        return jnp.linalg.eigvalsh(self.scale_tril.T @ precision @ self.scale_tril)
 
     @property
     def scale_tril(self) -> Float[Array, "d d"]:

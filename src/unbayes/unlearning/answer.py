@@ -26,6 +26,7 @@ from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural
 from unbayes.quadrature import Nodes
 from unbayes.records import padded
+from unbayes.unlearning.step import squared_length
 from unbayes.unlearning.view import AbstractView
 
 # Share of the precision that counts as known to all: directions that the coreset tells next to nothing of, or
@@ -191,10 +192,3 @@ def _uncertainty(before, after, model: AbstractModel, coreset, weights, nodes):
 
     each = jax.lax.map(length, coreset, batch_size=32)
     return (weights**2 * jnp.where(weights > 0, 1 - 1 / jnp.maximum(weights, 1), 0)) @ each
-
-
-def squared_length(gaussian: FullGaussian, linear, precision) -> Float[Array, ""]:
-    """KL, in nats and to second order, that a small change of natural parameters makes."""
-    pull = (linear - precision @ gaussian.mean) @ gaussian.scale_tril
-    spread = gaussian.scale_tril.T @ precision @ gaussian.scale_tril
-    return 0.5 * (pull**2).sum() + 0.25 * (spread**2).sum()

@@ -6,7 +6,7 @@ of record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean paramet
 """
 
 import dataclasses
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -22,22 +22,18 @@ from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPosterior,
     DiagonalGaussian,
-    FullGaussian,
     GaussianNatural,
-    gaussian_kl,
 )
 from unbayes.quadrature import QUASI_RANDOM_NODES
 from unbayes.records import count, padded
-from unbayes.unlearning.answer import answer, squared_length
+from unbayes.unlearning.answer import answer
 from unbayes.unlearning.base import AbstractAdditiveMethod
 from unbayes.unlearning.result import Solution
+from unbayes.unlearning.step import Step, change_of_pull, one_step
 from unbayes.unlearning.trust import Doubt, Measures, doubts_about_step
 
-# Share of its own precision that a belief keeps in every direction, where a full step would leave none.
-LEAST_SHARE_KEPT = 1e-3
 # Erased records, at most, that are looked at again to tell how the remaining ones answer.
 LARGEST_SAMPLE = 500
-DIAGNOSIS_DRAWS = 1000
 # Part of the change that may be missing where the remaining records' answer is cut short.
 DOUBTED_UNREST = 0.01
 
@@ -47,7 +43,7 @@ class NaturalGradient(AbstractAdditiveMethod):
 
     Exact for a Gaussian likelihood. For a log-concave likelihood and a full covariance, the precision that is
     left is the prior's plus that of the remaining records, hence positive definite; elsewhere the step is
-    shortened until it is, and the result says so. Nothing about it is random.
+    held back, see `unbayes.unlearning.step`, and the result says so. Nothing about it is random.
 
     With a memory of the training set, the remaining records answer: see `unbayes.unlearning.answer`.
 
@@ -95,10 +91,10 @@ class NaturalGradient(AbstractAdditiveMethod):
         return (self.nodes,)
 
     def summarise(self, posterior, model, erased, *, key) -> GaussianNatural:
-        """Sum of the sites at the trained posterior, dense where a diagonal one comes with its curvature."""
+        """Sum of the sites at the trained posterior, dense where that is affordable."""
         assert isinstance(posterior, AbstractGaussian)
         rows, weights = padded(erased, posterior.dtype)
-        return _sites(_around(posterior, self._curvature), model, rows, weights, self.nodes)
+        return _sites(posterior, model, rows, weights, self.nodes)
 
     @property
     def gives_site(self) -> bool:
@@ -126,13 +122,13 @@ class NaturalGradient(AbstractAdditiveMethod):
         if self.sampled:
             raise ValueError("sampled must be False where batches are summarised apart: it needs the rows")
         assert isinstance(posterior, AbstractGaussian)
-        step = _one_step(posterior, self._curvature, value)
+        step = _one_step(posterior, model, self._curvature, value)
         return self._solve(posterior, model, value, step, *self._coreset)
 
-    def _solve(self, posterior, model, value, step: "_Step", coreset, weights) -> Solution:
+    def _solve(self, posterior, model, value, step: Step, coreset, weights) -> Solution:
         found, natural, replied = step.posterior, step.natural, None
         told = jax.device_get(step.told)
-        if told.taken == 1 and _counts(weights):
+        if _counts(weights) and natural.precision.ndim == 2 and not told.keeps_width:
             replied = answer(posterior, model, step.natural, coreset, weights, model.nodes(self.nodes))
             found, natural = replied.posterior, replied.natural
             change, second_term = (parameter_kl(found, other).value for other in (posterior, step.posterior))
@@ -143,6 +139,7 @@ class NaturalGradient(AbstractAdditiveMethod):
             effective_sample_size=diagnosis.effective_sample_size,
             khat=diagnosis.khat,
             share_removed=float(told.share),
+            least_share_removed=float(told.least_share),
             step=float(told.taken),
             second_term=second_term,
             coverage=None if replied is None else replied.coverage,
@@ -150,7 +147,15 @@ class NaturalGradient(AbstractAdditiveMethod):
         )
         knows_curvature = self._curvature is not None or not isinstance(posterior, DiagonalGaussian)
         exact = type(posterior) is type(model.conjugate_prior)
-        doubts = () if exact else doubts_about_step(measures, change, posterior.dim, knows_curvature)
+        doubts = ()
+        if not exact:
+            doubts = doubts_about_step(
+                measures,
+                change,
+                posterior.dim,
+                knows_curvature=knows_curvature,
+                keeps_width=bool(told.keeps_width),
+            )
         if replied is not None and replied.stationarity > DOUBTED_UNREST * change:
             doubts = (*doubts, Doubt("the remaining records' answer did not settle; refine, or retrain"))
         return Solution(
@@ -170,103 +175,33 @@ class NaturalGradient(AbstractAdditiveMethod):
         return None if self.memory is None else self.memory.curvature
 
 
-class _Told(NamedTuple):
-    """What a step tells of itself.
-
-    Attributes
-    ----------
-    share
-        Of the precision, in the direction where a full step removes most of it.
-    taken
-        Part of a full step.
-    change
-        KL from the trained belief, in nats.
-    log_weights
-        Of draws from the trained belief, up to second order, shape (s,).
-    pull
-        KL by which the erased records would change their own pull; None where they were not looked at again.
-    """
-
-    share: Float[Array, ""]
-    taken: Float[Array, ""]
-    change: Float[Array, ""]
-    log_weights: Float[Array, " s"]
-    pull: Float[Array, ""] | None = None
-
-
-class _Step(NamedTuple):
-    """One step, and what it tells of itself."""
-
-    posterior: AbstractGaussian
-    natural: GaussianNatural
-    told: _Told
+@eqx.filter_jit
+def _sites(posterior: AbstractGaussian, model: AbstractModel, erased, weights, nodes: int):
+    """Dense where that is affordable, for diagonal beliefs too: it tells how far parameters pull together."""
+    around = posterior.to_full() if model.has_dense_sites else posterior
+    return model.site(around, erased, model.nodes(nodes), weights)
 
 
 @eqx.filter_jit
-def _one_step(posterior: AbstractGaussian, curvature: GaussianNatural | None, site: GaussianNatural) -> _Step:
-    # The Gaussian whose natural parameters the sites come from: dense, for a diagonal posterior with memory.
-    whole = posterior if curvature is None else FullGaussian.from_natural(curvature)
-    share = whole.largest_share(site.precision)
-    proper = share < 1 - 100 * jnp.finfo(posterior.dtype).eps
-    taken = jnp.where(proper, 1.0, (1 - LEAST_SHARE_KEPT) / share)
-    natural = jax.tree.map(lambda full, erased: full - taken * erased, whole.natural, site)
-    found = posterior.with_natural(natural)
-    # The same draws in every call: a constant, which compilation keeps.
-    noise = np.random.default_rng(0).standard_normal((DIAGNOSIS_DRAWS, posterior.dim))
-    log_weights = _quadratic_log_weights(whole, site, jnp.asarray(noise, posterior.dtype))
-    return _Step(found, natural, _Told(share, taken, gaussian_kl(found, posterior), log_weights))
-
-
-def _quadratic_log_weights(gaussian: AbstractGaussian, site: GaussianNatural, noise):
-    """Log 1/p(D_e|θ) at the coloured noise, from its expected gradient and curvature under q."""
-
-    def times(vector):
-        return site.precision * vector if site.precision.ndim == 1 else site.precision @ vector
-
-    gradient = site.linear - times(gaussian.mean)
-
-    def one(noise):
-        away = gaussian.colour(noise) - gaussian.mean
-        return 0.5 * away @ times(away) - gradient @ away
-
-    return jax.vmap(one)(noise)
-
-
-@eqx.filter_jit
-def _sites(gaussian: AbstractGaussian, model: AbstractModel, erased, weights, nodes: int):
-    return model.site(gaussian, erased, model.nodes(nodes), weights)
+def _one_step(posterior, model, curvature, site) -> Step:
+    return one_step(posterior, model, curvature, site)
 
 
 @eqx.filter_jit
 def _sites_and_step(
     posterior: AbstractGaussian, curvature, model: AbstractModel, erased, sample, nodes: int
-) -> tuple[GaussianNatural, _Step]:
+) -> tuple[GaussianNatural, Step]:
     """Both in one call: of few records, calls are what takes the time."""
     rows, weights = erased
-    site = _sites(_around(posterior, curvature), model, rows, weights, nodes)
-    step = _one_step(posterior, curvature, site)
+    site = _sites(posterior, model, rows, weights, nodes)
+    step = one_step(posterior, model, curvature, site)
     if sample is None:
         return site, step
     rows, weights = sample
-    pull = _change_of_pull(posterior, step.posterior, model, rows, weights, model.nodes(nodes))
+    pull = change_of_pull(posterior, step.posterior, model, rows, weights, model.nodes(nodes))
     return site, step._replace(told=step.told._replace(pull=pull))
 
 
 def _counts(weights: Float[Array, " k"] | None) -> bool:
     """Whether there is a coreset of which anything remains."""
     return weights is not None and bool((np.asarray(weights) > 0).any())
-
-
-def _around(posterior: AbstractGaussian, curvature: GaussianNatural | None) -> AbstractGaussian:
-    """Where sites are taken: densely, where the curvature of a diagonal posterior is known."""
-    return posterior if curvature is None else posterior.to_full()
-
-
-def _change_of_pull(before, after, model: AbstractModel, rows, weights, nodes) -> Float[Array, ""]:
-    """KL, in nats, by which a step moves the belief if the given records' sites change with it.
-
-    Those of the remaining records change too, which is the next term that one step leaves out.
-    """
-    old, new = (model.site(q.to_full(), rows, nodes, weights) for q in (before, after))
-    linear, precision = jax.tree.map(jnp.subtract, new, old)
-    return squared_length(after.to_full(), linear, precision)

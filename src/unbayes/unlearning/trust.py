@@ -45,10 +45,11 @@ class Measures(NamedTuple):
         Information removed, as a share of what all training records told the model.
     stationarity
         Of q(θ|D), as training measured it, in nats.
-    share_removed
-        Largest share of the belief's precision, over directions of θ, that the erased records had given.
+    share_removed, least_share_removed
+        Largest and least share of the belief's precision, over directions of θ, that the erased records had
+        given. Negative where they had made the belief wider, which those of a log-concave model never do.
     step
-        Share of a full natural-gradient step that was taken.
+        Share of a full natural-gradient step that the mean took.
     second_term
         KL, in nats, by which the answer of the remaining records moved the belief beyond one step. Without a
         memory to compute it from: by which the step changed the pull of the erased records themselves.
@@ -63,6 +64,7 @@ class Measures(NamedTuple):
     information_share: float | None = None
     stationarity: float | None = None
     share_removed: float | None = None
+    least_share_removed: float | None = None
     step: float | None = None
     second_term: float | None = None
     coverage: float | None = None
@@ -70,7 +72,7 @@ class Measures(NamedTuple):
 
 
 def doubts_about_step(
-    measures: Measures, change: float, dim: int, knows_curvature: bool
+    measures: Measures, change: float, dim: int, *, knows_curvature: bool, keeps_width: bool
 ) -> tuple[Doubt, ...]:
     """Doubts that natural gradients give rise to.
 
@@ -87,21 +89,29 @@ def doubts_about_step(
         Number of parameters.
     knows_curvature
         Whether it is known how the parameters depend on each other.
+    keeps_width
+        Whether only the mean was moved.
     """
-    share, step = measures.share_removed or 0.0, 1.0 if measures.step is None else measures.step
-    if step < 1:
+    share, least_share = measures.share_removed or 0.0, measures.least_share_removed or 0.0
+    if keeps_width and share >= 1:
         reason = (
-            f"only {step:.0%} of the erased evidence could be taken away before the belief lost its "
-            "precision in some direction; retrain"
+            f"the erased records hold more precision than the belief itself in some direction ({share:.0%}), "
+            "so only its mean was moved and it is as narrow as before; retrain"
         )
         return (Doubt(reason, Verdict.RETRAIN),)
+    if keeps_width:
+        reason = (
+            f"the erased records had made the belief wider in some direction (by {-least_share:.0%} of its "
+            "precision): the model is not log-concave there, so only the mean was moved; refine, or retrain"
+        )
+        return (Doubt(reason),)
     if measures.uncertainty is not None and measures.coverage is not None:
         return _doubts_about_memory(measures.coverage, measures.uncertainty, change, dim)
     doubts = []
     if not knows_curvature:
         reason = (
-            "a diagonal posterior hides how parameters depend on each other: the step may miss or overshoot; "
-            "give a memory, if only one of no records, which keeps the curvature"
+            "a diagonal posterior hides how parameters depend on each other: the step may fall short; give "
+            "a memory, if only one of no records, which keeps the curvature"
         )
         doubts.append(Doubt(reason))
     if measures.second_term is not None:
