@@ -7,21 +7,30 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unbayes.records import accumulate
+
 # Blocks of a triangular matrix up to this size are inverted row by row, larger ones by products.
 LARGEST_SUBSTITUTED = 32
 # Matrices up to this size are multiplied entry by entry.
 LARGEST_IN_PAIRS = 5
+# Products of features that are formed at a time: as many as stay in a processor's cache.
+CACHED_ELEMENTS = 1 << 18
 # Matrices up to this size are factored without a loop, whose steps would take longer than what they do.
 LARGEST_UNROLLED = 4
 
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
-    """Σ_n weights_n ⊗ a_n a_nᵀ of symmetric weights, as one matrix product over the records."""
+    """Σ_n weights_n ⊗ a_n a_nᵀ of symmetric weights, as matrix products over the records."""
     outputs, size = weights.shape[1], design.shape[1]
     if outputs == 1:
         return (weights[:, 0] * design).T @ design
     pairs, products = _Half(outputs), _Half(size)
-    halves = weights[:, *pairs.indices].T @ products.of(design)
+
+    def part(records):
+        design, weights = records
+        return weights[:, *pairs.indices].T @ products.of(design)
+
+    halves = accumulate(part, (design, weights), max(CACHED_ELEMENTS // len(products.is_diagonal), 1))
     blocks = halves[pairs.place][:, :, products.place]
     return blocks.transpose(0, 2, 1, 3).reshape(outputs * size, outputs * size)
 

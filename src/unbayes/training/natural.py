@@ -7,12 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, PRNGKeyArray
 
 from unbayes.ascent import SMALLEST_STEP, Bound, Climb, attainable, backtrack, go_on, set_out
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
+from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian
 from unbayes.progress import AbstractProgress, Silent
 from unbayes.quadrature import QUASI_RANDOM_NODES, centre_node
 from unbayes.records import padded
@@ -143,19 +142,19 @@ def _laplace(bound: Bound, family, start, tolerance: float) -> tuple[AbstractGau
         point = FullGaussian(mean, jnp.zeros((mean.size, mean.size), mean.dtype))
         linear, curvature = bound.target(point)
         gradient = linear - curvature @ mean
-        precision = positive(curvature)
-        direction = cho_solve((jnp.linalg.cholesky(precision), True), gradient)
+        precision, root = positive(curvature)
+        direction = root @ (root.T @ gradient)
         step, value = backtrack(lambda s: log_joint(mean + s * direction), value, jnp.ones_like(value))
         moved = (gradient @ direction > enough) & (step >= SMALLEST_STEP)
-        return mean + jnp.where(moved, step, 0) * direction, value, precision, moved, iteration + 1
+        return mean + jnp.where(moved, step, 0) * direction, value, (precision, root), moved, iteration + 1
 
     def unfinished(state):
         _, _, _, moved, iteration = state
         return moved & (iteration < NEWTON_ITERATIONS)
 
     identity = jnp.eye(start.size, dtype=start.dtype)
-    first = (start, log_joint(start), identity, jnp.asarray(True), jnp.asarray(0))
-    mean, _, precision, _, passes = jax.lax.while_loop(unfinished, advance, first)
+    first = (start, log_joint(start), (identity, identity), jnp.asarray(True), jnp.asarray(0))
+    mean, _, (precision, root), _, passes = jax.lax.while_loop(unfinished, advance, first)
     if issubclass(family, DiagonalGaussian):
         return DiagonalGaussian(mean, jnp.diagonal(precision) ** -0.5), passes
-    return FullGaussian.from_natural(GaussianNatural(precision @ mean, precision)), passes
+    return FullGaussian(mean, root), passes
