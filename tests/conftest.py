@@ -8,8 +8,8 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-# Most of the time goes into compiling: programs are optimised less, and kept for the worker that made them
-# and the processes that it starts.
+# Most of the time goes into compiling: programs are optimised less, hardly at all where a test file does not
+# say OPTIMISED, and kept for the worker that made them and the processes that it starts.
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
 KEEPING = {
     "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "programs" / WORKER),
@@ -33,6 +33,12 @@ def dtype(request):
     """Run a test in both floating-point types, each as JAX's default."""
     with jax.enable_x64(request.param == "float64"):
         yield jnp.dtype(request.param)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation(request):
+    """Compile in a hurry what does not run for long."""
+    jax.config.update("jax_disable_most_optimizations", not getattr(request.module, "OPTIMISED", False))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,12 +16,7 @@ NEEDS = {"tutorials/gpytorch.md": "gpytorch", "tutorials/pyro.md": "pyro"}
 
 
 FETCHED = re.compile(r'(?:src|rel="[a-z ]*(?:stylesheet|preconnect|icon)" href)="(?:https?:)?//[^"]*')
-# JAX as it comes, but for compilation, which takes longer than these small problems do.
-SETTINGS = {
-    "jax_enable_x64": False,
-    "jax_numpy_dtype_promotion": "standard",
-    "jax_disable_most_optimizations": True,
-}
+SETTINGS = {"jax_enable_x64": False, "jax_numpy_dtype_promotion": "standard"}
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ from unbayes.adapters.numpyro.guides import read
 from unbayes.metrics import parameter_kl
 from unbayes.unlearning.base import AbstractMethod
 
+OPTIMISED = True
+
 
 def known_noise(x, y=None):
     """Conjugate: the posterior is Gaussian, with precision I + XᵀX / 0.25."""

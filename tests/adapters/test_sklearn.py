@@ -71,14 +71,6 @@ def prediction(estimator, X):
     return estimator.predict_proba(X) if is_classifier(estimator) else np.stack(estimator.predict(X, True))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """The tests train on dozens of shapes, and none of them for long."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.mark.parametrize("name", ["linear", "logistic", "process", "process classes"])
 def test_scikit_learns_own_checks(name):
     estimator = clone(ESTIMATORS[name])

@@ -9,6 +9,8 @@ from rich.console import Console
 import unbayes as ub
 from unbayes.experiments import demo
 
+OPTIMISED = True
+
 
 def test_the_demo_prints_one_table_and_draws_one_picture(tmp_path, monkeypatch):
     names = ["natural gradient", "… with a memory", "EUBO, λ=1e-9", "bank, λ=0"]

@@ -9,6 +9,8 @@ from unbayes.experiments.catalogue import EXPERIMENTS
 from unbayes.experiments.data import DataMissing
 from unbayes.experiments.lab import Lab
 
+OPTIMISED = True
+
 # Claims of the paper that a quick run bears out, by the beginning of their text. The others take more
 # iterations, or do not hold at all, as the full report says.
 HOLD = {

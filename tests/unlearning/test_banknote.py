@@ -10,6 +10,8 @@ from unbayes.experiments.base import split
 from unbayes.experiments.scenarios import standardise
 from unbayes.metrics import predictive_kl
 
+OPTIMISED = True
+
 pytestmark = pytest.mark.skipif(
     data.find(data.BANKNOTE_FILE) is None, reason=f"UNBAYES_DATA does not hold {data.BANKNOTE_FILE}"
 )

@@ -8,6 +8,8 @@ from problems import KEY
 from unbayes.experiments.moon import moon
 from unbayes.metrics import information, predictive_kl
 
+OPTIMISED = True
+
 INFORMATION = {"random": 0.293, "yellow 30": 1.666, "yellow 40": 2.075, "yellow 50": 3.879}
 
 

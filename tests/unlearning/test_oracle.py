@@ -11,6 +11,8 @@ from problems import KEY, linear_gaussian, logistic, trained
 from unbayes.experiments.bimodal import problem as bimodal
 from unbayes.metrics import parameter_kl
 
+OPTIMISED = True
+
 DECAYING = optax.adam(optax.cosine_decay_schedule(1e-2, 1500))
 # Draws whose Monte-Carlo error a method's answer carries: those of one step, or those of the bank.
 METHODS = {
