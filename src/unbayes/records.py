@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 # Records up to which a batch costs next to nothing, so that smaller ones are filled up to it.
-SMALLEST_BATCH = 256
+SMALLEST_BATCH = 128
 # Records beyond which filling up, and copying them for it, would cost more than it saves.
 LARGEST_FILLED = 1 << 13
 
