@@ -69,7 +69,7 @@ def quadratic(curvature: float, pull: float) -> ub.DensityModel:
     ("curvature", "verdict", "sentence"),
     [
         (-0.3, "doubtful", "had made the belief wider"),
-        (1.5, "retrain", "more precision than the belief itself"),
+        (1.5, "retrain", "hold 150% of the belief's precision"),
     ],
 )
 def test_what_is_no_part_of_the_precision_leaves_it_alone(family, curvature, verdict, sentence):

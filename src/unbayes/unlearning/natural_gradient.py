@@ -122,7 +122,7 @@ class NaturalGradient(AbstractAdditiveMethod):
         if self.sampled:
             raise ValueError("sampled must be False where batches are summarised apart: it needs the rows")
         assert isinstance(posterior, AbstractGaussian)
-        step = _one_step(posterior, model, self._curvature, value)
+        step = one_step(posterior, model, self._curvature, value)
         return self._solve(posterior, model, value, step, *self._coreset)
 
     def _solve(self, posterior, model, value, step: Step, coreset, weights) -> Solution:
@@ -180,11 +180,6 @@ def _sites(posterior: AbstractGaussian, model: AbstractModel, erased, weights, n
     """Dense where that is affordable, for diagonal beliefs too: it tells how far parameters pull together."""
     around = posterior.to_full() if model.has_dense_sites else posterior
     return model.site(around, erased, model.nodes(nodes), weights)
-
-
-@eqx.filter_jit
-def _one_step(posterior, model, curvature, site) -> Step:
-    return one_step(posterior, model, curvature, site)
 
 
 @eqx.filter_jit

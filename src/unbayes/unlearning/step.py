@@ -13,6 +13,7 @@ the mean by −(Λ − P)⁻¹ g. It is held back in two cases:
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,6 +73,7 @@ class Step(NamedTuple):
     told: Told
 
 
+@eqx.filter_jit
 def one_step(
     posterior: AbstractGaussian,
     model: AbstractModel,

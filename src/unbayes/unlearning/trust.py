@@ -93,10 +93,10 @@ def doubts_about_step(
         Whether only the mean was moved.
     """
     share, least_share = measures.share_removed or 0.0, measures.least_share_removed or 0.0
-    if keeps_width and share >= 1:
+    if keeps_width and share > REFUSED_SHARE:
         reason = (
-            f"the erased records hold more precision than the belief itself in some direction ({share:.0%}), "
-            "so only its mean was moved and it is as narrow as before; retrain"
+            f"the erased records hold {share:.0%} of the belief's precision in some direction, and taking it "
+            "away would leave none: only the mean was moved, the belief is as narrow as before; retrain"
         )
         return (Doubt(reason, Verdict.RETRAIN),)
     if keeps_width:
