@@ -16,6 +16,7 @@ NEEDS = {"tutorials/gpytorch.md": "gpytorch", "tutorials/pyro.md": "pyro"}
 
 
 FETCHED = re.compile(r'(?:src|rel="[a-z ]*(?:stylesheet|preconnect|icon)" href)="(?:https?:)?//[^"]*')
+STYLED = re.compile(r"""url\(['"]?(?!#|data:)([^)'"]+)""")
 SETTINGS = {"jax_enable_x64": False, "jax_numpy_dtype_promotion": "standard"}
 
 
@@ -71,3 +72,6 @@ def test_the_site_builds_without_warnings(tmp_path):
     html = "".join(path.read_text() for path in tmp_path.rglob("*.html"))
     assert 'id="unbayes.unlearn"' in html
     assert FETCHED.findall(html) == []
+    assert '<div class="arithmatex">' in html
+    for style in tmp_path.rglob("*.css"):
+        assert all((style.parent / name).exists() for name in STYLED.findall(style.read_text())), style
