@@ -4,6 +4,7 @@ import functools
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import unbayes as ub
@@ -28,6 +29,12 @@ def split(model, records, erased_rows) -> Problem:
     return Problem(model, records, take(records, np.asarray(erased_rows)), take(records, kept))
 
 
+def remaining_first(problem: Problem) -> Problem:
+    """The same problem, with the remaining records before the erased ones in `full`."""
+    full = jax.tree.map(lambda *parts: np.concatenate(parts), problem.remaining, problem.erased)
+    return problem._replace(full=full)
+
+
 def linear_gaussian(erased: int = 20) -> Problem:
     """Linear regression with known noise: every method can be compared with the exact answer."""
     rng = np.random.default_rng(0)
@@ -43,6 +50,14 @@ def logistic(erased: int = 20) -> Problem:
     x = rng.normal(size=(150, 2))
     y = (rng.random(150) < 1 / (1 + np.exp(-(x @ [2.0, -1.0] + 0.5)))).astype(int)
     return split(ub.logistic_regression(2, prior_scale=3.0), (x, y), np.arange(150 - erased, 150))
+
+
+def bimodal():
+    """Appendix of the paper: a Gaussian belief, a model, and the record that made a second mode."""
+    model = ub.DensityModel(
+        lambda theta: jnp.zeros(()), lambda theta, record: jnp.logaddexp(0.0, 2 * theta[0] - 2), dim=1
+    )
+    return ub.DiagonalGaussian(jnp.array([1.004]), jnp.array([1.390])), model, np.zeros(1)
 
 
 @functools.cache

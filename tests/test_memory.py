@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import unbayes as ub
+from moon import moon
 from problems import KEY, linear_gaussian, logistic, take, trained
-from unbayes.experiments.moon import moon
 from unbayes.memory import draw_coreset
 
 

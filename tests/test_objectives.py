@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unbayes as ub
-from problems import KEY, linear_gaussian, logistic, trained
-from unbayes.experiments.bimodal import problem as bimodal
+from problems import KEY, bimodal, linear_gaussian, logistic, trained
 from unbayes.objectives import (
     cross_entropy,
     elbo,

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 import unbayes as ub
-from problems import KEY, linear_gaussian, logistic, take
-from unbayes.experiments.base import split
-from unbayes.experiments.moon import moon
+from moon import moon
+from problems import KEY, linear_gaussian, logistic, split, take
 from unbayes.metrics import parameter_kl, predictive_kl
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 import unbayes as ub
+from moon import moon
 from problems import KEY, linear_gaussian, logistic, split, take, trained
-from unbayes.experiments.moon import moon
 
 CHOICES = {
     "conjugate": (lambda: (trained(linear_gaussian), linear_gaussian()), ub.Exact, "conjugate"),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import unbayes as ub
+from moon import moon
 from problems import KEY
-from unbayes.experiments.moon import moon
 from unbayes.metrics import information, predictive_kl
 
 OPTIMISED = True

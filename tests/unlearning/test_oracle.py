@@ -7,8 +7,7 @@ import optax
 import pytest
 
 import unbayes as ub
-from problems import KEY, linear_gaussian, logistic, trained
-from unbayes.experiments.bimodal import problem as bimodal
+from problems import KEY, bimodal, linear_gaussian, logistic, trained
 from unbayes.metrics import parameter_kl
 
 OPTIMISED = True

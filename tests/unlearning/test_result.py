@@ -6,8 +6,8 @@ import optax
 import pytest
 
 import unbayes as ub
+from moon import moon
 from problems import KEY, linear_gaussian, logistic, trained
-from unbayes.experiments.moon import moon
 
 
 def test_prints_what_a_user_asks_for():
