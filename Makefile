@@ -22,7 +22,7 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 	touch $@
 
 demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
-	$(BIN)/python -m unbayes.experiments.demo
+	$(BIN)/python -m unbayes_paper.demo
 
 test: $(VENV)/.installed lint  ## Lint, then all tests but the slow ones; they build the documentation, too.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
@@ -44,7 +44,7 @@ reproduce: $(VENV)/.installed  ## Every experiment of the paper, quick: results/
 	$(BIN)/unbayes reproduce all --quick
 
 readme: $(VENV)/.installed  ## Put the table and pictures of results/ into the README.
-	$(BIN)/python -m unbayes.experiments.readme results README.md
+	$(BIN)/python -m unbayes_paper.readme results README.md
 
 bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png.
 	$(BIN)/python benchmarks/bench.py

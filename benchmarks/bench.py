@@ -17,10 +17,10 @@ import optax
 from rich.console import Console
 
 import unbayes as ub
-from unbayes.experiments.base import Problem
-from unbayes.experiments.moon import moon
 from unbayes.loop import ADAM
 from unbayes.metrics import predictive_kl
+from unbayes_paper.base import Problem
+from unbayes_paper.moon import moon
 from workloads import KEY, many_rows, problems, seconds
 
 # The paper's recipe. A tenth of it is run, a hundredth on 100,000 rows, and the time multiplied.

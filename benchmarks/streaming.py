@@ -16,7 +16,7 @@ def train(rows: int) -> None:
     """Train on so many flights, and print the peak in bytes."""
     import jax
 
-    from unbayes.experiments import airline, flights
+    from unbayes_paper import airline, flights
 
     jax.config.update("jax_enable_x64", True)
     source = flights.flights(rows)

@@ -9,8 +9,8 @@ import jax
 from rich.progress import track
 
 import unbayes as ub
-from unbayes.experiments.scenarios import Scenario, scenarios
 from unbayes.metrics import predictive_kl
+from unbayes_paper.scenarios import Scenario, scenarios
 from workloads import KEY, banknote_records
 
 # Nats of predictive KL that nobody would notice.

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 import unbayes as ub
-from unbayes.experiments import data
-from unbayes.experiments.base import Problem, Records, split
-from unbayes.experiments.moon import moon
-from unbayes.experiments.scenarios import standardise
+from unbayes_paper import data
+from unbayes_paper.base import Problem, Records, split
+from unbayes_paper.moon import moon
+from unbayes_paper.scenarios import standardise
 
 KEY = jax.random.key(0)
 

@@ -9,6 +9,7 @@ import pytest
 import unbayes
 
 ROOT = Path(unbayes.__file__).parent
+PAPER = ROOT.with_name("unbayes_paper")
 # From the innermost room outwards; a module may import from its own room and from those before it.
 ROOMS = [
     {"quadrature", "records", "progress", "settings", "diagnostics", "posteriors"},
@@ -17,11 +18,12 @@ ROOMS = [
     {"training"},
     {"unlearning"},
     {"persistence"},
-    {"adapters", "experiments"},
+    {"adapters"},
     {"cli"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(ROOMS) for name in names}
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+PAPER_MODULES = sorted(PAPER.rglob("*.py"))
 CORE_DEPENDENCIES = {
     "jax",
     "jaxtyping",
@@ -41,9 +43,10 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/_torch": {"torch"},
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
-    "experiments": {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "markupsafe"},
     "cli": {"typer"},
 }
+# What the extra `paper` brings, and typer, which the core brings for its command line.
+PAPER_DEPENDENCIES = {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "typer"}
 
 
 def _imports(path):
@@ -65,7 +68,7 @@ def test_imports_point_inward(path):
     room = _room(path)
     for name in _imports(path):
         parts = name.split(".")
-        if parts[0] == "unbayes" and room not in ("experiments", "cli"):
+        if parts[0] == "unbayes" and room != "cli":
             assert len(parts) > 1, f"{room} imports the whole package"
             assert DEPTH[parts[1]] <= DEPTH[room], f"{room} imports {name}"
 
@@ -81,6 +84,19 @@ def test_the_core_needs_no_extra(path):
         assert top == "unbayes" or top in sys.stdlib_module_names | CORE_DEPENDENCIES | optional, name
 
 
-def test_modules_stay_small():
-    lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in MODULES}
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_product_does_not_import_the_paper(path):
+    assert not [name for name in _imports(path) if name.split(".")[0] == PAPER.name]
+
+
+@pytest.mark.parametrize("path", PAPER_MODULES, ids=lambda p: p.name)
+def test_the_paper_needs_the_product_and_its_extra(path):
+    allowed = sys.stdlib_module_names | CORE_DEPENDENCIES | PAPER_DEPENDENCIES
+    assert {name.split(".")[0] for name in _imports(path)} <= allowed | {"unbayes", PAPER.name}
+
+
+@pytest.mark.parametrize("root", [ROOT, PAPER], ids=lambda root: root.name)
+def test_modules_stay_small(root):
+    lengths = {str(p.relative_to(root)): len(p.read_text().splitlines()) for p in root.rglob("*.py")}
+    assert lengths
     assert {name: n for name, n in lengths.items() if n > 400} == {}

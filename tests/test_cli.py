@@ -1,71 +1,67 @@
-"""The command line."""
+"""The command line, and commands that other packages add to it."""
 
-import json
+import sys
+from importlib.metadata import EntryPoint
 
-import jax
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from unbayes import cli
-from unbayes.experiments.catalogue import EXPERIMENTS
-from unbayes.experiments.data import DataMissing
+from unbayes.cli.plugins import GROUP, add_plugins
 
 RUNNER = CliRunner()
 
 
-@pytest.fixture(autouse=True)
-def settings():
-    """The command sets JAX up for itself; put things back."""
-    before = {name: getattr(jax.config, name) for name in ("jax_enable_x64", "jax_compilation_cache_dir")}
-    with jax.numpy_dtype_promotion("standard"):
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
+def _invoke(name, arguments=()):
+    """Call a command of the module `plugin`, on a command line that has nothing else."""
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    add_plugins(app, [EntryPoint(name, f"plugin:{name}", GROUP)])
+    return RUNNER.invoke(app, [name, *arguments])
 
 
-def test_the_list_says_what_there_is():
-    listed = RUNNER.invoke(cli.app, ["reproduce", "--list"])
-    assert listed.exit_code == 0
-    assert all(name.split("-")[0] in listed.output for name in EXPERIMENTS)
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Write a module `plugin` that can be imported."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(text):
+        monkeypatch.delitem(sys.modules, "plugin", raising=False)
+        (tmp_path / "plugin.py").write_text(text)
+
+    yield write
+    sys.modules.pop("plugin", None)
 
 
-def test_unknown_names_are_refused():
-    refused = RUNNER.invoke(cli.app, ["reproduce", "sun"])
-    assert refused.exit_code == 2
-    assert "no experiment is called sun" in " ".join(refused.output.replace("│", " ").split())
+def test_help_names_the_commands():
+    shown = RUNNER.invoke(cli.app, ["--help"])
+    assert shown.exit_code == 0
+    assert "Take data back out" in shown.output
+    assert "reproduce" in shown.output
 
 
-def test_one_experiment(tmp_path):
-    arguments = ["reproduce", "bounds", "--quick", "--seeds", "1", "--output", str(tmp_path)]
-    done = RUNNER.invoke(cli.app, arguments)
-    assert done.exit_code == 0, done.output
-    assert "the bounds mirror each other" in done.output
-    assert "Two bounds that mirror each other" in (tmp_path / "report.html").read_text()
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert list(results["experiments"]) == ["bounds"]
+def test_a_plugin_is_a_command_with_its_options(plugin):
+    plugin("def greet(name: str, loud: bool = False):\n    print(name.upper() if loud else name)\n")
+    assert _invoke("greet", ["world"]).output == "world\n"
+    assert _invoke("greet", ["world", "--loud"]).output == "WORLD\n"
+    assert _invoke("greet").exit_code == 2
 
 
-def _without_data(lab):
-    raise DataMissing("banknotes are needed")
+def test_a_missing_extra_is_named_when_the_command_runs(plugin):
+    plugin("REQUIREMENT = 'shop[extra]'\ndef buy():\n    import no_such_package.part\n")
+    refused = _invoke("buy")
+    assert refused.exit_code == 1
+    assert refused.output == "buy needs pip install 'shop[extra]' (missing: no_such_package)\n"
 
 
-def test_missing_data_end_a_single_run_with_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setitem(EXPERIMENTS, "banknote", EXPERIMENTS["banknote"]._replace(run=_without_data))
-    alone = RUNNER.invoke(cli.app, ["reproduce", "banknote", "--output", str(tmp_path)])
-    assert alone.exit_code == 1
-    assert "banknotes are needed" in alone.output
-    among = RUNNER.invoke(
-        cli.app, ["reproduce", "bounds", "banknote", "--quick", "--seeds", "1", "--output", str(tmp_path)]
-    )
-    assert among.exit_code == 0
-    assert "Left out: banknotes are needed" in (tmp_path / "report.html").read_text()
+def test_a_plugin_that_cannot_be_imported_spoils_no_other_command(plugin):
+    plugin("import no_such_package\ndef buy(): pass\n")
+    refused = _invoke("buy")
+    assert refused.exit_code == 1
+    assert refused.output == "buy needs pip install 'plugin' (missing: no_such_package)\n"
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch):
-    def interrupted(lab):
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(EXPERIMENTS, "bounds", EXPERIMENTS["bounds"]._replace(run=interrupted))
-    stopped = RUNNER.invoke(cli.app, ["reproduce", "bounds", "--output", str(tmp_path)])
-    assert stopped.exit_code == 130
-    assert "goes on from here" in stopped.output
+def test_a_module_that_the_product_lacks_is_a_bug(plugin):
+    plugin("def buy():\n    import unbayes.no_such_module\n")
+    assert isinstance(_invoke("buy").exception, ModuleNotFoundError)
