@@ -10,9 +10,10 @@ from jaxtyping import Array, Float
 
 from unbayes.models.kernels import AbstractKernel
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
+from unbayes.storable import Storable
 
 
-class AbstractFeatures(eqx.Module):
+class AbstractFeatures(Storable):
     """A map from inputs (n, k) to features (n, p).
 
     Attributes
@@ -32,8 +33,13 @@ class AbstractFeatures(eqx.Module):
     def __call__(self, x: Float[Array, "n k"]) -> Float[Array, "n p"]:
         """Feature vectors, one row per input."""
 
+    @property
+    def leaves_variance_open(self) -> bool:
+        """Whether θ leaves part of f open, so that `variance` returns something."""
+        return False
+
     def variance(self, x: Float[Array, "n k"]) -> Float[Array, " n"] | None:
-        """Variance of f that θ leaves open; None where f is a function of θ."""
+        """Variance of f that θ leaves open, shape (n,); None where θ decides f."""
         return None
 
 
@@ -45,11 +51,11 @@ class RawFeatures(AbstractFeatures):
 
     @property
     def size(self) -> int:
-        """One per input column, and one for the bias."""
+        """Number p of features: one per input column, and one for the bias."""
         return self.inputs + self.bias
 
     def __call__(self, x):
-        """Prepend the bias."""
+        """The inputs, with a column of ones in front where there is a bias."""
         return _with_bias(x, self.bias)
 
 
@@ -62,11 +68,11 @@ class PolynomialFeatures(AbstractFeatures):
 
     @property
     def size(self) -> int:
-        """`degree` per input column, and one for the bias."""
+        """Number p of features: `degree` per input column, and one for the bias."""
         return self.inputs * self.degree + self.bias
 
     def __call__(self, x):
-        """All first powers, then all squares, and so on."""
+        """Columns of powers: after the bias all first powers, then all squares, and so on."""
         return _with_bias(
             jnp.concatenate([x**power for power in range(1, self.degree + 1)], axis=1), self.bias
         )
@@ -94,11 +100,11 @@ class FunctionFeatures(AbstractFeatures):
 
     @property
     def size(self) -> int:
-        """Columns of the function, and one for the bias."""
+        """Number p of features: the columns of the function, and one for the bias."""
         return self.outputs + self.bias
 
     def __call__(self, x):
-        """Apply the function."""
+        """Values of the function, with a column of ones in front where there is a bias."""
         features = self.function(x)
         if features.shape != (x.shape[0], self.outputs):
             raise ValueError(
@@ -154,15 +160,20 @@ class InducingInputs(AbstractFeatures):
 
     @property
     def prior(self) -> FullGaussian:
-        """The process at the inducing inputs, N(0, K)."""
+        """Prior N(0, K) of the process at the inducing inputs."""
         return FullGaussian(jnp.zeros(self.size, self.locations.dtype), self.scale_tril)
 
     def __call__(self, x):
-        """K⁻¹ k(U, x), one row per input."""
+        """Feature vectors K⁻¹ k(U, x), one row per input."""
         return cho_solve((self.scale_tril, True), self.kernel(self.locations, x)).T
 
+    @property
+    def leaves_variance_open(self) -> bool:
+        """Whether var(f|u) is kept: the setting `conditional_variance`."""
+        return self.conditional_variance
+
     def variance(self, x):
-        """var(f|u), or None in the DTC form."""
+        """Conditional variance var(f|u), shape (n,), or None in the DTC form."""
         if not self.conditional_variance:
             return None
         explained = (self(x) * self.kernel(x, self.locations)).sum(1)
@@ -194,22 +205,22 @@ class WhitenedInducingInputs(AbstractFeatures):
         return self.process.size
 
     @property
-    def conditional_variance(self) -> bool:
-        """As for the process."""
-        return self.process.conditional_variance
+    def leaves_variance_open(self) -> bool:
+        """Whether the process keeps var(f|u)."""
+        return self.process.leaves_variance_open
 
     @property
     def prior(self) -> DiagonalGaussian:
-        """N(0, I)."""
+        """Prior N(0, I) of θ."""
         return DiagonalGaussian.standard(self.size, self.process.locations.dtype)
 
     def __call__(self, x):
-        """L⁻¹ k(U, x), one row per input."""
+        """Feature vectors L⁻¹ k(U, x), one row per input."""
         covariance = self.process.kernel(self.process.locations, x)
         return solve_triangular(self.process.scale_tril, covariance, lower=True).T
 
     def variance(self, x):
-        """As for the process: θ and u say the same."""
+        """Conditional variance of the process, shape (n,), or None: given θ, u is known."""
         return self.process.variance(x)
 
 
