@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, logsumexp, ndtr
 from jax.scipy.stats import norm
@@ -11,6 +12,9 @@ from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
 from unbayes.models.likelihoods.targets import require_labels
 from unbayes.models.predictive import ClassPredictive
 from unbayes.numerics.quadrature import safe_sqrt, trapezoid
+
+# Standard deviation of f beyond which third derivatives come from the curvature, by Stein's lemma.
+WIDE = 1.0
 
 
 class ProbitLikelihood(AbstractLikelihood):
@@ -41,6 +45,20 @@ class ProbitLikelihood(AbstractLikelihood):
         hazard, excess = _hazard(f)
         value, slope, curvature = (each @ nodes.weights for each in (log_ndtr(f), hazard, hazard * excess))
         return Integrals(value, side * slope, curvature)
+
+    def third_derivatives(self, mean, variance, y):
+        """E[∂³ log Φ(±f)/∂f³] on the nodes of `integrals`.
+
+        The curvature is a step, and its derivative a bump that nodes far apart would step over. For wide f
+        the step is integrated instead, by Stein's lemma E[g′(f)] = E[g(f) z] / scale.
+        """
+        nodes, side, scale = trapezoid(mean.dtype), 2 * y - 1, safe_sqrt(variance)
+        z = nodes.points[:, 0]
+        f = (side * mean)[:, None] + scale[:, None] * z
+        curvature, bump = jax.jvp(lambda f: jnp.multiply(*_hazard(f)), (f,), (jnp.ones_like(f),))
+        is_wide = scale > WIDE
+        wide = curvature @ (nodes.weights * z) / jnp.where(is_wide, scale, 1)
+        return -side * jnp.where(is_wide, wide, bump @ nodes.weights)
 
     def gaussian_predictive(self, mean, variance):
         """Class probabilities in closed form: the noise and f add up to one normal variable."""
