@@ -12,7 +12,8 @@ from scipy import stats
 
 from unbayes.metrics import agreement, entropy, information, parameter_kl, predictive_kl
 from unbayes.models import linear_regression, logistic_regression, poisson_regression, softmax_regression
-from unbayes.posteriors import AutoregressiveFlow, DiagonalGaussian, FullGaussian, Table, gaussian_kl
+from unbayes.posteriors import DiagonalGaussian, FullGaussian, Table, gaussian_kl
+from unbayes.posteriors.flow import AutoregressiveFlow
 
 INPUTS = np.array([[-1.5], [0.0], [0.4], [2.0]])
 FIRST = FullGaussian([0.3, 1.0], [[0.5, 0.0], [0.2, 0.4]])

@@ -60,6 +60,7 @@ def test_columns(features, expected):
     np.testing.assert_allclose(features(jnp.asarray(X)), expected, rtol=1e-12)
     assert features.size == expected.shape[1]
     assert features.variance(jnp.asarray(X)) is None
+    assert not features.leaves_variance_open
 
 
 def dense_conditional(kernel):
@@ -90,6 +91,14 @@ def test_whitened_inducing_inputs_are_the_same_process():
     np.testing.assert_allclose(whitened(x), process(x) @ process.scale_tril, rtol=1e-8, atol=1e-10)
     np.testing.assert_array_equal(whitened.variance(x), process.variance(x))
     np.testing.assert_array_equal(whitened.prior.covariance, np.eye(3))
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_variance_is_open_where_it_is_declared(keeps):
+    process = InducingInputs(U, KERNELS["matern 1.5"][0], conditional_variance=keeps)
+    for features in (process, WhitenedInducingInputs(process)):
+        assert features.leaves_variance_open == keeps
+        assert (features.variance(jnp.asarray(X)) is not None) == keeps
 
 
 def test_jitter_is_relative_to_the_variance():
