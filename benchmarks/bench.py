@@ -17,7 +17,7 @@ import optax
 from rich.console import Console
 
 import unbayes as ub
-from unbayes.loop import ADAM
+from unbayes.inference.stochastic import ADAM
 from unbayes.metrics import predictive_kl
 from unbayes_paper.base import Problem
 from unbayes_paper.moon import moon

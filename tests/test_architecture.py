@@ -12,12 +12,14 @@ ROOT = Path(unbayes.__file__).parent
 PAPER = ROOT.with_name("unbayes_paper")
 # From the innermost room outwards; a module may import from its own room and from those before it.
 ROOMS = [
-    {"quadrature", "records", "progress", "settings", "diagnostics", "posteriors"},
+    {"_version", "numerics", "storable", "progress", "validation"},
+    {"posteriors"},
     {"models"},
-    {"objectives", "metrics", "loop", "mixing", "ascent", "memory"},
-    {"training"},
+    {"metrics", "inference", "objectives"},
+    {"memory"},
+    {"training", "trust"},
     {"unlearning"},
-    {"persistence"},
+    {"storage"},
     {"adapters"},
     {"cli"},
 ]
@@ -35,6 +37,7 @@ CORE_DEPENDENCIES = {
     "arviz_stats",
     "scipy",
     "rich",
+    "lazy_loader",
 }
 # What else a room outside the core may import.
 OPTIONAL_DEPENDENCIES = {

@@ -4,8 +4,6 @@ import abc
 import contextlib
 from collections.abc import Callable, Iterator
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 Advance = Callable[[int, str], None]
 
 
@@ -36,6 +34,8 @@ class ProgressBar(AbstractProgress):
     @contextlib.contextmanager
     def track(self, description: str, total: int) -> Iterator[Advance]:
         """Show a bar while the context is open."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, TextColumn("{task.fields[note]}")) as bar:
             task = bar.add_task(description, total=total, note="")

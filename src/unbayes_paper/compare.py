@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     memory
         Training records that are kept for our best method, `Auto`; None for none.
     sampled
-        Whether the erased records are a random sample of the training set; `Auto` is told.
+        Whether the erased records are a random sample of the training set, which serves `Auto` as a memory.
     """
 
     lams: Sequence[float]
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     @property
     def ours(self) -> dict[str, AbstractMethod]:
         """Our own methods: one natural-gradient step without a memory (Gaussians only), and `Auto`."""
-        best: dict[str, AbstractMethod] = {BEST: ub.Auto(sampled=self.sampled)}
+        best: dict[str, AbstractMethod] = {BEST: ub.Auto()}
         is_gaussian = isinstance(self.family, type) and issubclass(self.family, AbstractGaussian)
         return {ONE_STEP: ub.NaturalGradient(), **best} if is_gaussian else best
 
@@ -116,9 +116,12 @@ def contest(
             ),
         )
         found.update({(name, lam): kept for lam, kept in zip(plan.lams, results, strict=True)})
+    kept = full.memory
+    if plan.sampled and kept is not None:
+        kept = kept.with_sample(problem.model, problem.erased, key=key)
     for name, method in plan.ours.items():
 
-        def once(memory=None if name == ONE_STEP else full.memory, method=method):
+        def once(memory=None if name == ONE_STEP else kept, method=method):
             return ub.unlearn(
                 full.posterior, problem.model, problem.erased, memory=memory, method=method, key=key
             )

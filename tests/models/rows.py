@@ -19,8 +19,8 @@ from unbayes.models import (
     softmax_regression,
     sparse_gp,
 )
+from unbayes.numerics.quadrature import Nodes, gauss_hermite
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
-from unbayes.quadrature import Nodes, gauss_hermite
 
 INPUTS = np.array([[0.5], [-1.0], [2.0], [0.1], [-0.4]])
 LABELS = np.array([1, 0, 1, 1, 0])

@@ -11,8 +11,8 @@ from jax.scipy.optimize import minimize
 
 import unbayes as ub
 from problems import KEY, linear_gaussian, logistic, trained
+from unbayes.inference.objectives import elbo
 from unbayes.metrics import parameter_kl
-from unbayes.objectives import elbo
 from unbayes.posteriors import gaussian_kl
 from unbayes.progress import AbstractProgress
 

@@ -9,7 +9,6 @@ result is written back into it. Hyperparameters and inducing inputs stay what th
 import copy
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +29,7 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes import memory as memories
 from unbayes.adapters._torch import assign, to_array, to_double
-from unbayes.ascent import Bound
+from unbayes.inference.ascent import stationarity
 from unbayes.memory import Memory
 from unbayes.models import (
     AbstractKernel,
@@ -45,10 +44,10 @@ from unbayes.models import (
 )
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian
 from unbayes.progress import AbstractProgress
-from unbayes.settings import require_key
-from unbayes.unlearning import Auto, Unlearned
+from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning import unlearn as unlearn_from_posterior
-from unbayes.unlearning.base import AbstractMethod
+from unbayes.unlearning.methods.auto import Auto
+from unbayes.validation import require_key
 
 AUTO = Auto()
 # Difference between a module's own prior and ours, relative to its variance, that is more than rounding.
@@ -141,14 +140,8 @@ def remember(
     with jax.enable_x64(True):
         posterior, model = _read(gp, likelihood)
         evidence = model.encode(_records(gp, likelihood, records))
-        stationarity = float(_stationarity(posterior, model, evidence))
-        return memories.remember(posterior, model, evidence, size, stationarity, key=key)
-
-
-@eqx.filter_jit
-def _stationarity(posterior: AbstractGaussian, model: LinearModel, evidence):
-    bound = Bound(model, evidence, model.nodes())
-    return bound.gap(posterior, bound.target(posterior))
+        left = float(stationarity(posterior, model, evidence))
+        return memories.remember(posterior, model, evidence, size, left, key=key)
 
 
 def _read(gp, likelihood) -> tuple[AbstractGaussian, LinearModel]:

@@ -25,12 +25,12 @@ from torch.func import grad, jacrev, vmap
 
 from unbayes.adapters._torch import assign, call_back, to_array, to_double
 from unbayes.models.base import CHUNK_ELEMENTS, AbstractModel
-from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian
+from unbayes.numerics.records import accumulate, count, to_arrays
+from unbayes.posteriors import AbstractGaussian, DensePrecision, DiagonalGaussian, FullGaussian
 from unbayes.progress import AbstractProgress
-from unbayes.records import accumulate, count, to_arrays
-from unbayes.unlearning import Auto, Unlearned
+from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning import unlearn as unlearn_from_posterior
-from unbayes.unlearning.base import AbstractMethod
+from unbayes.unlearning.methods.auto import Auto
 
 AUTO = Auto()
 _copies = itertools.count(1)
@@ -152,7 +152,8 @@ class TorchModel(AbstractModel):
         host, shapes = _expected_derivatives(self.density), ((self.dim,), (self.dim, self.dim))
 
         def part(weighted):
-            return gaussian.site(*call_back(host, shapes, thetas, nodes.weights, *weighted))
+            gradient, curvature = call_back(host, shapes, thetas, nodes.weights, *weighted)
+            return gaussian.site(gradient, DensePrecision(curvature))
 
         return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // thetas.size, 1))
 

@@ -9,23 +9,28 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes.numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
+from unbayes.numerics.records import accumulate, weighted_sum
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
     AbstractPosterior,
+    DensePrecision,
+    FullGaussian,
     GaussianNatural,
     gaussian_kl,
 )
-from unbayes.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
-from unbayes.records import accumulate, weighted_sum
+from unbayes.storable import Storable
 
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
-# Parameters beyond which a general model's dense second derivatives, one matrix per node, cost too much.
-LARGEST_DENSE_DIM = 300
+# Parameters beyond which differentiating a general model twice, one matrix per node, costs too much.
+LARGEST_DIFFERENTIATED_DIM = 300
+# Parameters beyond which sums of third derivatives, d³ numbers, cost too much.
+LARGEST_THIRD_DIM = 32
 
 
-class AbstractModel(eqx.Module):
+class AbstractModel(Storable):
     """A prior p(θ) and a likelihood p(record|θ), records independent given θ.
 
     A model meets raw records once, in `encode`, which refuses what it cannot use and returns *evidence*: a
@@ -96,12 +101,12 @@ class AbstractModel(eqx.Module):
     @property
     def has_affordable_sites(self) -> bool:
         """Whether `site` costs little: integrals in few dimensions, or few enough second derivatives."""
-        return self.integral_dim < self.dim or self.dim <= LARGEST_DENSE_DIM
+        return self.integral_dim < self.dim or self.dim <= LARGEST_DIFFERENTIATED_DIM
 
     @property
     def has_dense_sites(self) -> bool:
         """Whether dense sites, d² numbers each, are affordable too."""
-        return self.dim <= LARGEST_DENSE_DIM
+        return self.dim <= LARGEST_DIFFERENTIATED_DIM
 
     def expected_log_likelihood(
         self,
@@ -130,9 +135,8 @@ class AbstractModel(eqx.Module):
         """Natural gradient of E_q[log p(θ)]: a Gaussian prior's own parameters, else by differentiation."""
         if self.gaussian_prior is None:
             return _differentiated_site(self.log_prior, gaussian, nodes)
-        linear, precision = self.gaussian_prior.natural
-        pull = precision * gaussian.mean if precision.ndim == 1 else precision @ gaussian.mean
-        return gaussian.site(linear - pull, precision)
+        prior = self.gaussian_prior.natural
+        return gaussian.site(prior.gradient_at(gaussian.mean), prior.precision)
 
     def site(
         self,
@@ -172,14 +176,57 @@ class AbstractModel(eqx.Module):
 
         def one(record):
             site = self.site(gaussian, jax.tree.map(lambda leaf: leaf[None], record), nodes)
-            return (gaussian.site(gaussian.mean, gaussian.covariance).precision * site.precision).sum()
+            return site.precision.trace_with(gaussian)
 
         return jax.lax.map(one, evidence)
+
+    @property
+    def has_third_derivatives(self) -> bool:
+        """Whether `third_derivatives` is affordable."""
+        return self.dim <= LARGEST_THIRD_DIM
+
+    def third_derivatives(
+        self,
+        gaussian: FullGaussian,
+        evidence: Any,
+        nodes: Nodes,
+        weights: Float[Array, " n"] | None = None,
+    ) -> Float[Array, "d d d"]:
+        """E_q[∇³ log p(D|θ)], summed over records, in coordinates z with θ = m + L z.
+
+        By Stein's lemma these are the moments E[∇² log p ⊗ z] of second derivatives at the nodes.
+        """
+
+        def part(weighted):
+            evidence, weights = weighted
+
+            def second_derivatives(z):
+                def total(z):
+                    return weighted_sum(self.log_likelihood(gaussian.colour(z), evidence), weights)
+
+                return jax.hessian(total)(z)
+
+            if nodes.count == 1:
+                return jax.jacfwd(second_derivatives)(nodes.points[0])
+            second = jax.vmap(second_derivatives)(nodes.points)
+            return jnp.einsum("k,kij,kl->ijl", nodes.weights, second, nodes.points)
+
+        elements = nodes.points.shape[0] * gaussian.dim
+        return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // elements, 1))
+
+    @property
+    def is_log_concave(self) -> bool:
+        """Whether log p(record|θ) is concave in θ for every record, so that records only add precision."""
+        return False
 
     @property
     def conjugate_prior(self) -> AbstractExponentialFamily | None:
         """The prior as a member of the family in which the posterior is exact, if there is one."""
         return None
+
+    def is_conjugate_to(self, posterior: AbstractPosterior) -> bool:
+        """Whether `posterior` is of the family in which this model's posterior is exact."""
+        return self.conjugate_prior is not None and type(posterior) is type(self.conjugate_prior)
 
     def sufficient_statistics(self, evidence: Any) -> Any:
         """What the records add to the natural parameters of the conjugate prior."""
@@ -199,7 +246,7 @@ class AbstractModel(eqx.Module):
         from `draws` samples of θ, for which `key` must be given.
         """
         evidence = self.encode(records)
-        if type(posterior) is type(self.conjugate_prior):
+        if self.is_conjugate_to(posterior):
             return _conjugate_log_predictive(self, posterior, evidence)
         if isinstance(posterior, AbstractGaussian) and self.dim == 1:
             nodes = standard_normal_nodes(1, self.dtype)
@@ -231,4 +278,4 @@ def _differentiated_site(log_density, gaussian: AbstractGaussian, nodes: Nodes) 
     thetas = jax.vmap(gaussian.colour)(nodes.points)
     gradient = nodes.weights @ jax.vmap(jax.grad(log_density))(thetas)
     curvature = -jnp.tensordot(nodes.weights, jax.vmap(jax.hessian(log_density))(thetas), 1)
-    return gaussian.site(gradient, curvature)
+    return gaussian.site(gradient, DensePrecision(curvature))

@@ -12,16 +12,17 @@ from unbayes.models.base import AbstractModel
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, PoissonLikelihood
 from unbayes.models.linear import LinearEvidence
+from unbayes.numerics.records import require_records, to_float_array
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     Beta,
+    DensePrecision,
     Dirichlet,
     Gamma,
     GaussianNatural,
     NormalInverseGamma,
     RegressionNatural,
 )
-from unbayes.records import require_records, to_float_array
 
 
 class AbstractConjugateModel(AbstractModel):
@@ -127,7 +128,7 @@ class UnknownNoiseRegression(AbstractConjugateModel):
     def __init__(self, features: AbstractFeatures, prior: NormalInverseGamma):
         if prior.dim != features.size + 1:
             raise ValueError(f"prior must hold {features.size} weights, got {prior.dim - 1}")
-        if getattr(features, "conditional_variance", False):
+        if features.leaves_variance_open:
             raise ValueError("conditional_variance needs a model of known noise")
         self.features, self.prior = features, prior
 
@@ -149,5 +150,5 @@ class UnknownNoiseRegression(AbstractConjugateModel):
     def sufficient_statistics(self, evidence: LinearEvidence) -> RegressionNatural:
         """Sums of a y, a aᵀ, ½ and ½ y²."""
         design, y = evidence.design, evidence.targets
-        gaussian = GaussianNatural(design.T @ y, design.T @ design)
+        gaussian = GaussianNatural(design.T @ y, DensePrecision(design.T @ design))
         return RegressionNatural(gaussian, jnp.asarray(0.5 * len(y), self.dtype), 0.5 * y @ y)

@@ -11,8 +11,8 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from unbayes.models.base import AbstractModel
+from unbayes.numerics.records import require_records, to_arrays, to_float_array
 from unbayes.posteriors import AbstractGaussian
-from unbayes.records import require_records, to_arrays, to_float_array
 
 
 class DensityModel(AbstractModel):

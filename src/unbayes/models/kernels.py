@@ -6,10 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unbayes.quadrature import safe_sqrt
+from unbayes.numerics.quadrature import safe_sqrt
+from unbayes.storable import Storable
 
 
-class AbstractKernel(eqx.Module):
+class AbstractKernel(Storable):
     """k(x, x') = variance · correlation(‖(x − x') / lengthscales‖)."""
 
     variance: eqx.AbstractVar[Float[Array, ""]]

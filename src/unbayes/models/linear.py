@@ -1,26 +1,28 @@
 """Features × likelihood × Gaussian prior: f = offset + a(x)ᵀθ."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.models.base import CHUNK_ELEMENTS, AbstractModel
+from unbayes.models.base import CHUNK_ELEMENTS, LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.features import AbstractFeatures
-from unbayes.models.likelihoods import AbstractLikelihood, GaussianLikelihood, Integrals
+from unbayes.models.likelihoods import AbstractLikelihood, Integrals
 from unbayes.models.predictive import AbstractPredictive
+from unbayes.numerics.linalg import cholesky_of_each, symmetric_third_moment
+from unbayes.numerics.quadrature import Nodes, safe_sqrt
+from unbayes.numerics.records import accumulate, require_records, to_float_array, weighted_sum
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
-from unbayes.posteriors.gram import cholesky_of_each
-from unbayes.quadrature import Nodes, safe_sqrt
-from unbayes.records import accumulate, require_records, to_float_array, weighted_sum
+from unbayes.posteriors.precision import LARGEST_DENSE_DIM
+from unbayes.storable import Storable
 
-# Parameters beyond which a matrix of d² numbers, and its factorisation, cost too much.
-LARGEST_DENSE_DIM = 2000
+# Outputs beyond which third derivatives of the likelihood, outputs³ numbers a record, cost too much.
+LARGEST_THIRD_OUTPUTS = 3
 
 
-class LinearEvidence(eqx.Module):
+class LinearEvidence(Storable):
     """Records as a linear model sees them.
 
     Attributes
@@ -56,6 +58,8 @@ class LinearModel(AbstractModel):
         A known constant, such as the mean of a Gaussian process; zero unless given.
     """
 
+    later_fields: ClassVar[dict[str, Any]] = {"offset": None}
+
     features: AbstractFeatures
     likelihood: AbstractLikelihood
     prior: AbstractGaussian
@@ -74,7 +78,7 @@ class LinearModel(AbstractModel):
                 f"prior must have length {expected} ({likelihood.outputs} outputs × {features.size} "
                 f"features), got {prior.dim}"
             )
-        if likelihood.outputs > 1 and getattr(features, "conditional_variance", False):
+        if likelihood.outputs > 1 and features.leaves_variance_open:
             raise ValueError("conditional_variance needs a likelihood with a single output")
         self.features, self.likelihood = _cast((features, likelihood), prior.dtype)
         self.prior = prior
@@ -99,6 +103,11 @@ class LinearModel(AbstractModel):
     def has_dense_sites(self) -> bool:
         """Sums of outer products: dense up to thousands of parameters."""
         return self.dim <= LARGEST_DENSE_DIM
+
+    @property
+    def is_log_concave(self) -> bool:
+        """As the likelihood says: f is linear in θ."""
+        return self.likelihood.is_log_concave
 
     @property
     def gaussian_prior(self) -> AbstractGaussian:
@@ -175,6 +184,40 @@ class LinearModel(AbstractModel):
         value, *derivatives = accumulate(part, (evidence, weights), self._chunk(nodes))
         return value, gaussian.site(*derivatives)
 
+    @property
+    def has_third_derivatives(self) -> bool:
+        """Few parameters, and few outputs: the sums take n·outputs³ and n·d³ operations."""
+        return self.dim <= LARGEST_THIRD_DIM and self.likelihood.outputs <= LARGEST_THIRD_OUTPUTS
+
+    def third_derivatives(self, gaussian, evidence: LinearEvidence, nodes: Nodes, weights=None):
+        """E_q[∇³ log p(D|θ)], where θ = m + L z, over z: small integrals per record, times a ⊗ a ⊗ a."""
+        root = gaussian.scale_tril.reshape(self.likelihood.outputs, -1, self.dim)
+
+        def part(weighted):
+            evidence, weights = weighted
+            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
+            third = self._third_derivatives(*moments, evidence.targets, nodes)
+            third = third if weights is None else weights[:, None, None, None] * third
+            along = jnp.einsum("np,opd->nod", evidence.design, root)
+            if self.likelihood.outputs == 1:
+                return symmetric_third_moment(along[:, 0], third[:, 0, 0, 0])
+            inner = jnp.einsum("nopq,npj,nql->nojl", third, along, along)
+            return jnp.einsum("noi,nojl->ijl", along, inner)
+
+        chunk = min(self._chunk(nodes), max(CHUNK_ELEMENTS // self.dim**2, 1))
+        return accumulate(part, (evidence, weights), chunk)
+
+    def _third_derivatives(self, mean, root, targets, nodes: Nodes) -> Float[Array, "n o o o"]:
+        """E[∇³ log p(y|f)] of each record."""
+        if self.likelihood.outputs == 1:
+            each = self.likelihood.third_derivatives(mean[:, 0], root[:, 0, 0] ** 2, targets)
+            return each[:, None, None, None]
+
+        def curvature(shift):
+            return self._integrals(mean + shift, root, targets, nodes).curvature
+
+        return -jax.jacfwd(curvature)(jnp.zeros(mean.shape[1], mean.dtype))
+
     def influence(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
@@ -211,7 +254,7 @@ class LinearModel(AbstractModel):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
         outputs = self.likelihood.outputs
         mean = self._outputs(gaussian.mean, design)
-        if outputs > 1 and len(nodes.weights) == 1:
+        if outputs > 1 and nodes.count == 1:
             # The mean alone is looked at.
             return mean, jnp.zeros((*mean.shape, outputs), mean.dtype)
         covariance = gaussian.output_covariance(design, outputs)
@@ -230,7 +273,7 @@ class LinearModel(AbstractModel):
     @property
     def conjugate_prior(self) -> FullGaussian | None:
         """The prior with a dense covariance, for a Gaussian likelihood."""
-        return self.prior.to_full() if isinstance(self.likelihood, GaussianLikelihood) else None
+        return self.prior.to_full() if self.likelihood.is_conjugate else None
 
     def predictive(
         self, posterior: AbstractPosterior, x, *, key: PRNGKeyArray | None = None, draws: int = 1000

@@ -1,6 +1,7 @@
 """Beliefs over the parameters θ."""
 
 from unbayes.posteriors.base import AbstractExponentialFamily as AbstractExponentialFamily
+from unbayes.posteriors.base import AbstractFlow as AbstractFlow
 from unbayes.posteriors.base import AbstractPosterior as AbstractPosterior
 from unbayes.posteriors.base import AbstractVariational as AbstractVariational
 from unbayes.posteriors.conjugate import Beta as Beta
@@ -11,9 +12,11 @@ from unbayes.posteriors.conjugate import RegressionNatural as RegressionNatural
 from unbayes.posteriors.conjugate import Table as Table
 from unbayes.posteriors.divergence import gaussian_kl as gaussian_kl
 from unbayes.posteriors.divergence import kl_to_natural as kl_to_natural
-from unbayes.posteriors.flow import AutoregressiveFlow as AutoregressiveFlow
 from unbayes.posteriors.gaussian import AbstractGaussian as AbstractGaussian
 from unbayes.posteriors.gaussian import DiagonalGaussian as DiagonalGaussian
 from unbayes.posteriors.gaussian import FullGaussian as FullGaussian
-from unbayes.posteriors.gaussian import GaussianNatural as GaussianNatural
 from unbayes.posteriors.matching import matched_gaussian as matched_gaussian
+from unbayes.posteriors.natural import GaussianNatural as GaussianNatural
+from unbayes.posteriors.precision import AbstractPrecision as AbstractPrecision
+from unbayes.posteriors.precision import DensePrecision as DensePrecision
+from unbayes.posteriors.precision import DiagonalPrecision as DiagonalPrecision

@@ -3,14 +3,15 @@
 import abc
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from unbayes.storable import Storable
 
-class AbstractPosterior(eqx.Module):
+
+class AbstractPosterior(Storable):
     """A belief over the parameter vector θ, as an immutable pytree.
 
     Subclasses write the unbatched mathematics (`_sample`, `_log_prob` and, where the joint is cheaper than
@@ -71,6 +72,14 @@ class AbstractVariational(AbstractPosterior):
     @abc.abstractmethod
     def standard(cls, dim: int, dtype: jnp.dtype | None = None, *, key: PRNGKeyArray) -> Self:
         """A member at or near N(0, I), where gradient-based training starts."""
+
+
+class AbstractFlow(AbstractVariational):
+    """A family without natural parameters that can be pushed through an affine map."""
+
+    @abc.abstractmethod
+    def moved(self, before: Any, after: Any) -> Self:
+        """The belief pushed through the affine map that takes the Gaussian `before` to `after`."""
 
 
 class AbstractExponentialFamily(AbstractPosterior):

@@ -4,7 +4,7 @@ Each stores its parameters so that a record adds a constant to them, which is al
 equation (2), asks for.
 """
 
-from typing import NamedTuple, Self
+from typing import Self
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -13,7 +13,10 @@ from jax.scipy.stats import beta, dirichlet, gamma
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.posteriors.base import AbstractExponentialFamily, float_array
-from unbayes.posteriors.gaussian import LOG_2PI, FullGaussian, GaussianNatural
+from unbayes.posteriors.gaussian import LOG_2PI, FullGaussian
+from unbayes.posteriors.natural import GaussianNatural
+from unbayes.posteriors.precision import DensePrecision
+from unbayes.storable import Storable
 
 
 class Beta(AbstractExponentialFamily):
@@ -185,7 +188,7 @@ class Gamma(AbstractExponentialFamily):
         return self.shape - jnp.log(self.rate) + gammaln(self.shape) + (1 - self.shape) * digamma(self.shape)
 
 
-class RegressionNatural(NamedTuple):
+class RegressionNatural(Storable):
     """Natural parameters of a normal–inverse-gamma belief: what records of a regression add to."""
 
     gaussian: GaussianNatural
@@ -230,7 +233,7 @@ class NormalInverseGamma(AbstractExponentialFamily):
     @property
     def unit_noise(self) -> FullGaussian:
         """Belief over the weights were σ² = 1."""
-        return FullGaussian.from_natural(GaussianNatural(self.linear, self.precision))
+        return FullGaussian.from_natural(self.natural.gaussian)
 
     @property
     def scale(self) -> Float[Array, ""]:
@@ -240,11 +243,13 @@ class NormalInverseGamma(AbstractExponentialFamily):
     @property
     def natural(self) -> RegressionNatural:
         """Natural parameters."""
-        return RegressionNatural(GaussianNatural(self.linear, self.precision), self.shape, self.energy)
+        gaussian = GaussianNatural(self.linear, DensePrecision(self.precision))
+        return RegressionNatural(gaussian, self.shape, self.energy)
 
     def with_natural(self, natural: RegressionNatural) -> Self:
         """Member with other natural parameters."""
-        return type(self)(*natural.gaussian, natural.shape, natural.energy)
+        linear, precision = natural.gaussian.linear, natural.gaussian.precision.matrix
+        return type(self)(linear, precision, natural.shape, natural.energy)
 
     def evidence_left(self, natural: RegressionNatural, prior: Self):
         """Least share left of the precision, of the number of records and of their noise."""

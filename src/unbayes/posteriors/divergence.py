@@ -4,8 +4,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from unbayes.posteriors.gaussian import AbstractGaussian, DiagonalGaussian, FullGaussian, GaussianNatural
-from unbayes.posteriors.gram import inverse_triangular
+from unbayes.numerics.linalg import inverse_triangular
+from unbayes.posteriors.gaussian import AbstractGaussian, DiagonalGaussian, FullGaussian
+from unbayes.posteriors.natural import GaussianNatural
 
 
 def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
@@ -24,8 +25,8 @@ def gaussian_kl(p: AbstractGaussian, q: AbstractGaussian) -> Float[Array, ""]:
 
 
 def kl_to_natural(p: FullGaussian, q: GaussianNatural) -> Float[Array, ""]:
-    """KL[p‖q] for q in natural parameters, its precision a matrix; NaN where it is indefinite."""
-    factor = jnp.linalg.cholesky(q.precision)
+    """KL[p‖q] for q in natural parameters; NaN where its precision is indefinite."""
+    factor = jnp.linalg.cholesky(q.precision.matrix)
     away = solve_triangular(factor, q.linear, lower=True) - factor.T @ p.mean
     trace = ((factor.T @ p.scale_tril) ** 2).sum()
     log_det_factor = jnp.log(jnp.diagonal(factor)).sum()

@@ -1,6 +1,6 @@
 """Autoregressive normalizing flows, built from flowjax bijections."""
 
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import equinox as eqx
 import jax
@@ -22,14 +22,14 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PRNGKeyArray
 from paramax.utils import inv_softplus
 
-from unbayes.posteriors.base import AbstractVariational
+from unbayes.posteriors.base import AbstractFlow
 from unbayes.posteriors.gaussian import FullGaussian
-from unbayes.posteriors.mode import climb_density
+from unbayes.posteriors.mode import find_mode
 
 Permutation = Literal["reverse", "random", "none"]
 
 
-class AutoregressiveFlow(AbstractVariational):
+class AutoregressiveFlow(AbstractFlow):
     """Standard-normal noise pushed through autoregressive layers, then through the map of a Gaussian.
 
     Parameters
@@ -118,11 +118,38 @@ class AutoregressiveFlow(AbstractVariational):
         moved = FullGaussian(mean, after.scale_tril @ relative)
         return eqx.tree_at(lambda flow: flow.frame, self, paramax.NonTrainable(moved))
 
+    def stored_fields(self) -> dict[str, Any]:
+        """The architecture, the frame, and the networks as their arrays in order."""
+        fields = super().stored_fields()
+        arrays = tuple(jax.tree.leaves(eqx.filter(self.bijection, eqx.is_array)))
+        return {**fields, "bijection": arrays, "frame": self.frame.tree}
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> Self:
+        """A new flow of the same architecture, with the stored arrays put into it."""
+        architecture = dict(fields)
+        stored, frame = architecture.pop("bijection"), architecture.pop("frame")
+
+        def skeleton(frame):
+            return cls(frame, key=jr.key(0), **architecture)
+
+        def signature(tree):
+            return [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape")]
+
+        # Shapes first: an absurd architecture must not get as far as memory.
+        fits = architecture["depth"] <= len(stored)
+        if not fits or signature(eqx.filter_eval_shape(skeleton, frame).bijection) != signature(stored):
+            raise ValueError("its arrays do not fit its architecture")
+        flow = skeleton(frame)
+        arrays, rest = eqx.partition(flow.bijection, eqx.is_array)
+        bijection = eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), stored), rest)
+        return eqx.tree_at(lambda f: f.bijection, flow, bijection)
+
     def mode(self, key: PRNGKeyArray | None = None, *, starts: int = 8) -> Float[Array, " d"]:
         """Where the density is largest, by BFGS from the likeliest of a thousand draws."""
         if key is None:
             raise ValueError("key must be given: the mode of a flow is searched from random starts")
-        return climb_density(self, self.frame.tree, key, starts)
+        return find_mode(self, self.frame.tree, key, starts)
 
 
 def _layer(key, dim: int, width: int, depth: int, permutation: Permutation) -> AbstractBijection:

@@ -2,34 +2,20 @@
 
 import abc
 import math
-from typing import NamedTuple, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes.numerics.linalg import dense_gram, inverse_triangular, quadratic_forms
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
-from unbayes.posteriors.gram import dense_gram, inverse_cholesky, inverse_triangular, quadratic_forms
+from unbayes.posteriors.natural import GaussianNatural
+from unbayes.posteriors.precision import AbstractPrecision, DensePrecision, DiagonalPrecision
 
 LOG_2PI = math.log(2 * math.pi)
-
-
-class GaussianNatural(NamedTuple):
-    """Natural parameters of a Gaussian, the space in which evidence adds up.
-
-    Attributes
-    ----------
-    linear
-        Λm, shape (d,).
-    precision
-        Λ, shape (d, d), or its diagonal, shape (d,).
-    """
-
-    linear: Float[Array, " d"]
-    precision: Float[Array, "d d"] | Float[Array, " d"]
 
 
 class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
@@ -48,7 +34,7 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         """Natural parameters (Λm, Λ)."""
 
     @abc.abstractmethod
-    def site(self, gradient: Float[Array, " d"], curvature: Float[Array, "..."]) -> GaussianNatural:
+    def site(self, gradient: Float[Array, " d"], curvature: AbstractPrecision) -> GaussianNatural:
         """Natural gradient of E_q[log g(θ)] by the theorems of Bonnet and Price.
 
         Parameters
@@ -56,11 +42,11 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         gradient
             E_q[∇ log g], shape (d,).
         curvature
-            −E_q[∇² log g], shape (d, d), or its diagonal, shape (d,).
+            −E_q[∇² log g], of which as much is kept as this belief's own precision can hold.
         """
 
     @abc.abstractmethod
-    def shares(self, precision: Float[Array, "..."]) -> Float[Array, " d"]:
+    def shares(self, precision: AbstractPrecision) -> Float[Array, " d"]:
         """Shares of this belief's own precision that `precision` amounts to, in d directions.
 
         Where all are below one, `precision` can be taken away and leaves a proper belief.
@@ -68,21 +54,20 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
 
     def evidence_left(self, natural: GaussianNatural, prior: "AbstractGaussian") -> Float[Array, ""]:
         """Least share of precision that `natural` holds beyond `prior`."""
-        prior_precision = self.site(self.mean, prior.natural.precision).precision
-        return 1 - self.shares(self.natural.precision - natural.precision + prior_precision).max()
+        held = self.natural.precision
+        taken = held - held.restrict(natural.precision)
+        return 1 - self.shares(taken + held.restrict(prior.natural.precision)).max()
 
     @abc.abstractmethod
     def toward(self, target: GaussianNatural, step: Float[Array, ""] | float) -> Self:
         """Member of the same family that lies a share `step` of the way to natural parameters `target`."""
 
     def expected_quadratic(
-        self, precision: Float[Array, "d d"] | Float[Array, " d"], centre: Float[Array, " d"] | float = 0.0
+        self, precision: AbstractPrecision, centre: Float[Array, " d"] | float = 0.0
     ) -> Float[Array, ""]:
-        """E_q[(θ − centre)ᵀΛ(θ − centre)] for a precision Λ that may be given by its diagonal."""
+        """E_q[(θ − centre)ᵀΛ(θ − centre)] for a precision Λ."""
         away = self.mean - centre
-        if precision.ndim == 1:
-            return precision @ (self.variance + away**2)
-        return (precision * self.covariance).sum() + away @ precision @ away
+        return precision.trace_with(self) + away @ (precision @ away)
 
     @property
     @abc.abstractmethod
@@ -124,11 +109,8 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
         """
 
     @abc.abstractmethod
-    def gram(self, design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "..."]:
-        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` needs: all, shape (d, d), or its diagonal.
-
-        Every matrix among the weights is symmetric.
-        """
+    def gram(self, design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> AbstractPrecision:
+        """Σ_n weights_n ⊗ a_n a_nᵀ, as much of it as `site` keeps, for symmetric weights."""
 
     @property
     def dim(self) -> int:
@@ -198,37 +180,34 @@ class DiagonalGaussian(AbstractGaussian):
 
         Nearest in KL[diagonal‖dense]: it has the same mean and the diagonal of the precision.
         """
-        if natural.precision.ndim == 1:
-            return cls(natural.linear / natural.precision, natural.precision**-0.5)
-        factor = jnp.linalg.cholesky(natural.precision)
-        return cls(cho_solve((factor, True), natural.linear), jnp.diagonal(natural.precision) ** -0.5)
+        precision = natural.precision
+        return cls(precision.solve(natural.linear), precision.diagonal**-0.5)
 
     @property
     def natural(self) -> GaussianNatural:
-        """Natural parameters, the precision as a vector."""
-        precision = jnp.exp(-2 * self.log_scale)
-        return GaussianNatural(precision * self.mean, precision)
+        """Natural parameters, with a diagonal precision."""
+        precision = DiagonalPrecision(jnp.exp(-2 * self.log_scale))
+        return GaussianNatural(precision @ self.mean, precision)
 
     def site(self, gradient, curvature):
-        """Natural gradient; a dense curvature gives its diagonal."""
-        curvature = curvature if curvature.ndim == 1 else jnp.diagonal(curvature)
-        return GaussianNatural(gradient + curvature * self.mean, curvature)
+        """Natural gradient, with the diagonal of the curvature."""
+        curvature = DiagonalPrecision(curvature.diagonal)
+        return GaussianNatural(gradient + curvature @ self.mean, curvature)
 
     def toward(self, target, step):
         """Interpolate natural parameters; with a dense target, the precision and, as Newton, the mean."""
-        if target.precision.ndim == 1:
+        if isinstance(target.precision, DiagonalPrecision):
             return self.from_natural(_interpolate(self.natural, target, step))
-        gradient = target.linear - target.precision @ self.mean
-        direction = cho_solve((jnp.linalg.cholesky(target.precision), True), gradient)
-        diagonal = jnp.diagonal(target.precision)
+        gradient, diagonal = target.gradient_at(self.mean), target.precision.diagonal
+        direction = target.precision.solve(gradient)
         # Where the dense precision is indefinite, each coordinate for itself.
         direction = jnp.where(jnp.isfinite(direction).all(), direction, gradient / diagonal)
-        precision = (1 - step) * self.natural.precision + step * diagonal
+        precision = (1 - step) * jnp.exp(-2 * self.log_scale) + step * diagonal
         return DiagonalGaussian(self.mean + step * direction, precision**-0.5)
 
     def shares(self, precision):
-        """Of the coordinates."""
-        return precision * self.variance
+        """Shares of each coordinate's precision that the diagonal of `precision` amounts to."""
+        return precision.diagonal * self.variance
 
     @property
     def scale(self) -> Float[Array, " d"]:
@@ -268,8 +247,8 @@ class DiagonalGaussian(AbstractGaussian):
         return (design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
 
     def gram(self, design, weights):
-        """Diagonal only, shape (d,)."""
-        return jnp.einsum("noo,np->op", weights, design**2).reshape(-1)
+        """The diagonal of the sum."""
+        return DiagonalPrecision(jnp.einsum("noo,np->op", weights, design**2).reshape(-1))
 
     def to_full(self) -> "FullGaussian":
         """The same Gaussian with a dense factor."""
@@ -312,19 +291,19 @@ class FullGaussian(AbstractGaussian):
     @classmethod
     def from_natural(cls, natural: GaussianNatural) -> Self:
         """Gaussian with the given natural parameters."""
-        scale_tril = inverse_cholesky(natural.precision)
+        scale_tril = natural.precision.inverse_factor()
         return cls(scale_tril @ (scale_tril.T @ natural.linear), scale_tril)
 
     @property
     def natural(self) -> GaussianNatural:
-        """Natural parameters, the precision as a matrix."""
+        """Natural parameters, with a dense precision."""
         inverse = inverse_triangular(self.scale_tril)
-        precision = inverse.T @ inverse
+        precision = DensePrecision(inverse.T @ inverse)
         return GaussianNatural(inverse.T @ (inverse @ self.mean), precision)
 
     def site(self, gradient, curvature):
-        """Natural gradient; a vector is taken for the diagonal of the curvature."""
-        curvature = curvature if curvature.ndim == 2 else jnp.diag(curvature)
+        """Natural gradient, with all of the curvature."""
+        curvature = DensePrecision(curvature.matrix)
         return GaussianNatural(gradient + curvature @ self.mean, curvature)
 
     def toward(self, target, step):
@@ -332,8 +311,8 @@ class FullGaussian(AbstractGaussian):
         return self.from_natural(_interpolate(self.natural, target, step))
 
     def shares(self, precision):
-        """Least and largest over all directions, and between them, by eigenvalues."""
-        return jnp.linalg.eigvalsh(self.scale_tril.T @ precision @ self.scale_tril)
+        """Shares in ascending order, the first and last of them the extremes over all directions."""
+        return precision.shares(self.scale_tril)
 
     @property
     def scale_tril(self) -> Float[Array, "d d"]:
@@ -374,16 +353,18 @@ class FullGaussian(AbstractGaussian):
         return quadratic_forms(design, self.covariance, outputs)
 
     def gram(self, design, weights):
-        """The whole matrix, shape (d, d)."""
-        return dense_gram(design, weights)
+        """All of the sum."""
+        return DensePrecision(dense_gram(design, weights))
 
     def to_full(self) -> "FullGaussian":
-        """Itself."""
+        """The Gaussian as it is: its covariance is dense already."""
         return self
 
 
 def _interpolate(start: GaussianNatural, end: GaussianNatural, step) -> GaussianNatural:
-    return GaussianNatural(*((1 - step) * a + step * b for a, b in zip(start, end, strict=True)))
+    return GaussianNatural(
+        (1 - step) * start.linear + step * end.linear, start.precision * (1 - step) + end.precision * step
+    )
 
 
 def _length(mean) -> int:

@@ -11,10 +11,10 @@ from unbayes.posteriors.gaussian import AbstractGaussian
 
 
 @eqx.filter_jit
-def climb_density(
+def find_mode(
     posterior: AbstractPosterior, frame: AbstractGaussian, key: PRNGKeyArray, starts: int
 ) -> Float[Array, " d"]:
-    """Climb by BFGS from the likeliest `starts` of a thousand draws.
+    """Mode by BFGS from the likeliest `starts` of a thousand draws.
 
     Coordinates are those of `frame`, a Gaussian near the posterior, so that curvature is of order one.
     """

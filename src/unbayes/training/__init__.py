@@ -3,6 +3,4 @@
 from unbayes.training.base import AbstractTraining as AbstractTraining
 from unbayes.training.base import Trained as Trained
 from unbayes.training.fit import fit as fit
-from unbayes.training.gradient import GradientVI as GradientVI
-from unbayes.training.natural import NaturalGradientVI as NaturalGradientVI
 from unbayes.training.refine import refine as refine

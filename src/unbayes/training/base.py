@@ -12,6 +12,7 @@ from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
+from unbayes.validation import require_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,10 @@ class Trained:
 
 
 class AbstractTraining(eqx.Module):
-    """A way to find q(θ|D)."""
+    """A way to find q(θ|D): settings, and nothing else."""
+
+    def __check_init__(self):
+        require_settings(self)
 
     @abc.abstractmethod
     def run(

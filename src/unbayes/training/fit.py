@@ -12,13 +12,12 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes.memory import Memory, remember
 from unbayes.models import AbstractConjugateModel, AbstractModel
+from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
-from unbayes.records import count
-from unbayes.settings import require_key, require_settings
 from unbayes.training.base import AbstractTraining, Trained
-from unbayes.training.gradient import GradientVI
 from unbayes.training.natural import NaturalGradientVI
+from unbayes.validation import require_key
 
 
 def fit(
@@ -56,8 +55,6 @@ def fit(
     """
     started = time.perf_counter()
     require_key(key)
-    if method is not None:
-        require_settings(method)
     if memory is not None and not (isinstance(memory, int) and memory >= 0):
         raise ValueError(f"memory must be a number of records to keep, or None, got {memory!r}")
     evidence = model.encode(records)
@@ -72,7 +69,7 @@ def fit(
             trained = _condition(conjugate, model, evidence)
         else:
             if method is None:
-                method = NaturalGradientVI() if issubclass(kind, AbstractGaussian) else GradientVI()
+                method = NaturalGradientVI() if issubclass(kind, AbstractGaussian) else _by_gradients()
             # Nothing about natural gradients is random, and splitting a key takes a while.
             is_random = not isinstance(method, NaturalGradientVI)
             start_key, run_key = jax.random.split(key) if is_random else (key, key)
@@ -93,6 +90,13 @@ def fit(
         rows = jax.tree.map(np.asarray, evidence)
         kept = remember(trained.posterior, model, rows, memory, trained.stationarity, key=key)
     return dataclasses.replace(trained, memory=kept, seconds=time.perf_counter() - started)
+
+
+def _by_gradients() -> AbstractTraining:
+    """The default for families without natural gradients, imported only where it is used."""
+    from unbayes.training.gradient import GradientVI
+
+    return GradientVI()
 
 
 def _require_family(family, model: AbstractModel) -> type[AbstractVariational]:

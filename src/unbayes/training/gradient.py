@@ -7,13 +7,13 @@ import jax.random as jr
 import optax
 from jaxtyping import PRNGKeyArray
 
-from unbayes.ascent import Bound
-from unbayes.loop import ADAM, minimise
+from unbayes.inference.ascent import stationarity as measure_stationarity
+from unbayes.inference.objectives import elbo
+from unbayes.inference.stochastic import ADAM, minimise
 from unbayes.models import AbstractModel
-from unbayes.objectives import elbo
+from unbayes.numerics.records import count, minibatch
 from unbayes.posteriors import AbstractGaussian, AbstractVariational
 from unbayes.progress import AbstractProgress
-from unbayes.records import count, minibatch
 from unbayes.training.base import AbstractTraining, Trained
 
 
@@ -63,7 +63,7 @@ class GradientVI(AbstractTraining):
         )
         stationarity = None
         if isinstance(posterior, AbstractGaussian) and model.has_affordable_sites:
-            stationarity = float(_stationarity(model, evidence, posterior))
+            stationarity = float(measure_stationarity(posterior, model, evidence))
         return Trained(
             posterior=posterior,
             method=self,
@@ -95,9 +95,3 @@ def _measure_elbo(posterior, model: AbstractModel, evidence, key):
     if isinstance(posterior, AbstractGaussian) and not model.is_sampled:
         return elbo(posterior, model, evidence)
     return elbo(posterior, model, evidence, key=key)
-
-
-@eqx.filter_jit
-def _stationarity(model: AbstractModel, evidence, gaussian: AbstractGaussian):
-    bound = Bound(model, evidence, model.nodes())
-    return bound.gap(gaussian, bound.target(gaussian))

@@ -5,21 +5,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.ascent import Bound, attainable, is_better, next_step
+from unbayes.inference.ascent import attainable, is_better, next_step, step_length
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
+from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractGaussian, AbstractVariational, GaussianNatural
 from unbayes.progress import AbstractProgress, Silent
-from unbayes.quadrature import QUASI_RANDOM_NODES
-from unbayes.records import count
-from unbayes.settings import require_key
 from unbayes.training.base import Trained
-from unbayes.training.gradient import GradientVI
+from unbayes.validation import require_key
 
 Stream = Callable[[], Iterable[Any]]
 
@@ -67,6 +64,8 @@ def refine(
             raise TypeError(
                 "remaining must be records, not a stream of batches, where the posterior is a flow"
             )
+        from unbayes.training.gradient import GradientVI
+
         return GradientVI().run(model, model.encode(remaining), posterior, key=key, progress=progress)
     stream = cast(Stream, remaining) if callable(remaining) else _Once(remaining)
     steps = _Steps(model, model.nodes(nodes), stream)
@@ -127,11 +126,11 @@ class _Steps(NamedTuple):
         for batch in self.stream():
             evidence = self.model.encode(batch, "remaining")
             parts = _batch_part(gaussian, self.model, evidence, self.nodes)
-            elbo, target = jax.tree.map(jnp.add, (elbo, target), parts)
+            elbo, target = elbo + parts[0], target + parts[1]
             records += count(evidence)
         if not records:
             raise ValueError("remaining must hold at least one record, got none")
-        gap = float(_gap(gaussian, target))
+        gap = float(_step_length(gaussian, target))
         return _Point(gaussian, float(elbo), target, gap, records)
 
 
@@ -152,5 +151,5 @@ def _batch_part(
 
 
 @eqx.filter_jit
-def _gap(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
-    return Bound.gap(gaussian, target)
+def _step_length(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
+    return step_length(gaussian, target)

@@ -1,17 +1,15 @@
 """What unlearning returns."""
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbayes.memory import Memory
 from unbayes.posteriors import AbstractPosterior, GaussianNatural
-from unbayes.unlearning.trust import Doubt, Measures, Trust, Verdict
-
-
-class RetrainingNeeded(RuntimeError):
-    """No usable posterior can be recovered from the trained posterior and the erased records alone."""
+from unbayes.trust import Trust, Verdict
 
 
 class Solution(NamedTuple):
@@ -23,19 +21,15 @@ class Solution(NamedTuple):
         The recovered belief.
     trace
         Objective at every iteration, empty where there are none.
-    measures, doubts
-        What speaks for the result, and what against it.
-    site
-        What the erased records had added to a Gaussian posterior, where the method computed it.
+    measured
+        What the method itself can tell of its result: fields of `Measures`.
     curvature
         Dense natural parameters beside a diagonal posterior, where a memory had them.
     """
 
     posterior: AbstractPosterior
     trace: np.ndarray = np.empty(0)
-    measures: Measures = Measures()
-    doubts: tuple[Doubt, ...] = ()
-    site: GaussianNatural | None = None
+    measured: Mapping[str, Any] = MappingProxyType({})
     curvature: GaussianNatural | None = None
 
 
@@ -53,8 +47,6 @@ class Unlearned:
         Why `Auto` chose that method; empty where the caller did.
     records
         Number of erased records.
-    information
-        I = H(θ|D_r) − H(θ|D) in nats: what the erased records had told the model.
     trust
         What was measured, the doubts it gives rise to, and a verdict.
     seconds
@@ -69,7 +61,6 @@ class Unlearned:
     method: Any
     choice: str
     records: int
-    information: float
     trust: Trust
     seconds: float
     trace: np.ndarray
@@ -86,18 +77,23 @@ class Unlearned:
         return self.verdict is Verdict.TRUSTED
 
     @property
+    def information(self) -> float:
+        """I = H(θ|D_r) − H(θ|D) in nats: what the erased records had told the model."""
+        return self.trust.measures.information
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """Why the result may be off, in sentences."""
         return tuple(str(doubt) for doubt in self.trust.doubts)
 
     @property
     def khat(self) -> float | None:
-        """Pareto shape of the weights 1/p(D_e|θ) on draws of q(θ|D); None for an exact method."""
+        """Pareto shape of the weights 1/p(D_e|θ) on draws of q(θ|D); None for methods without draws."""
         return self.trust.measures.khat
 
     @property
     def effective_sample_size(self) -> float | None:
-        """Of the same weights."""
+        """Effective sample size of the same weights; None for methods without draws."""
         return self.trust.measures.effective_sample_size
 
     def __str__(self) -> str:

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 from numpyro.infer.autoguide import AutoGuide
@@ -14,19 +13,17 @@ import unbayes.unlearning
 from unbayes.adapters.numpyro.arguments import separate
 from unbayes.adapters.numpyro.guides import AbstractTrained, Laplace, LowRank, read
 from unbayes.adapters.numpyro.program import Program
-from unbayes.ascent import Bound
+from unbayes.inference.ascent import stationarity
 from unbayes.memory import Memory
 from unbayes.metrics import parameter_kl
 from unbayes.posteriors import AbstractGaussian, AbstractVariational
 from unbayes.progress import AbstractProgress
-from unbayes.settings import require_key
-from unbayes.unlearning import Auto, Trust, Unlearned
-from unbayes.unlearning.base import AbstractMethod
-from unbayes.unlearning.trust import Doubt
+from unbayes.trust import judge
+from unbayes.unlearning import AbstractMethod, Unlearned
+from unbayes.unlearning.methods.auto import Auto
+from unbayes.validation import require_key
 
 AUTO = Auto()
-# What a guide of low rank cannot hold of the recovered belief, as a share of what unlearning changed.
-DOUBTED_LOSS = 0.1
 
 
 class UnlearnedGuide(NamedTuple):
@@ -130,11 +127,11 @@ def remember(
     if not (isinstance(size, int) and size >= 0):
         raise ValueError(f"size must be a number of records to keep, got {size!r}")
     trained, posterior, program, evidence = _translate(model, guide, params, args, kwargs, key)
-    stationarity = None
+    left = None
     # A guide of low rank is stationary within its family, which a full step leaves.
     if isinstance(posterior, AbstractGaussian) and not isinstance(trained, LowRank):
-        stationarity = float(_stationarity(posterior, program, evidence))
-    return unbayes.memory.remember(posterior, program, evidence, size, stationarity, key=key)
+        left = float(stationarity(posterior, program, evidence))
+    return unbayes.memory.remember(posterior, program, evidence, size, left, key=key)
 
 
 def _translate(
@@ -168,17 +165,5 @@ def _projected(result: Unlearned, trained: AbstractVariational, found: LowRank) 
     """The result with the belief that the guide holds, and a doubt where that is not quite what was found."""
     loss = parameter_kl(found.posterior, result.posterior).value
     change = parameter_kl(found.posterior, trained).value
-    doubts = result.trust.doubts
-    if loss > DOUBTED_LOSS * change:
-        reason = (
-            f"the guide's low rank cannot hold what was recovered: {loss:.2g} nats are lost, beside "
-            f"{change:.2g} nats that unlearning changed"
-        )
-        doubts = (*doubts, Doubt(reason))
-    return dataclasses.replace(result, posterior=found.posterior, trust=Trust(result.trust.measures, doubts))
-
-
-@eqx.filter_jit
-def _stationarity(posterior: AbstractGaussian, program: Program, evidence):
-    bound = Bound(program, evidence, program.nodes())
-    return bound.gap(posterior, bound.target(posterior))
+    measures = result.trust.measures._replace(change=change, projection_loss=loss)
+    return dataclasses.replace(result, posterior=found.posterior, trust=judge(measures))

@@ -17,7 +17,7 @@ from numpyro import handlers
 from numpyro.infer.autoguide import AutoGuide
 
 from unbayes.adapters.numpyro.program import Call, Program, constrain, latent_shapes, prototype, run
-from unbayes.records import count, to_arrays
+from unbayes.numerics.records import count, to_arrays
 
 BIND = "bind arguments that are not data with functools.partial"
 

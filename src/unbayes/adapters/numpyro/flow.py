@@ -9,7 +9,7 @@ from numpyro import handlers
 from numpyro.infer.autoguide import AutoIAFNormal
 
 from unbayes.posteriors import AbstractVariational, FullGaussian
-from unbayes.posteriors.mode import climb_density
+from unbayes.posteriors.mode import find_mode
 
 
 class GuideFlow(AbstractVariational):
@@ -58,7 +58,7 @@ class GuideFlow(AbstractVariational):
             raise ValueError("key must be given: the mode of a flow is searched from random starts")
         draws = self.sample(key, (1000,))
         frame = FullGaussian.from_covariance(draws.mean(0), jnp.cov(draws.T))
-        return climb_density(self, frame, key, starts)
+        return find_mode(self, frame, key, starts)
 
     def _distribution(self) -> Any:
         return handlers.substitute(self.guide._get_posterior, data=self.params)()

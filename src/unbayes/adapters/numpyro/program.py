@@ -15,8 +15,8 @@ from numpyro.infer.autoguide import AutoGuide
 from numpyro.infer.util import compute_log_probs
 
 from unbayes.models import AbstractModel
-from unbayes.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
-from unbayes.records import count, to_arrays
+from unbayes.numerics.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
+from unbayes.numerics.records import count, to_arrays
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

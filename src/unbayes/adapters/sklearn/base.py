@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbayes.adapters.sklearn.state import Framed, State
 from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
+from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.posteriors import FullGaussian
-from unbayes.quadrature import QUASI_RANDOM_NODES
-from unbayes.training import NaturalGradientVI, Trained
+from unbayes.training import Trained
+from unbayes.training.natural import NaturalGradientVI
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]

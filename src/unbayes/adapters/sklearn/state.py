@@ -13,11 +13,13 @@ from jaxtyping import Float
 
 from unbayes.memory import Memory
 from unbayes.models import LinearModel
+from unbayes.numerics.records import padded
 from unbayes.posteriors import FullGaussian
-from unbayes.records import padded
-from unbayes.training import NaturalGradientVI, Trained, fit
-from unbayes.unlearning import Exact, NaturalGradient, Statistics, Unlearned, solve, summarise
-from unbayes.unlearning.base import AbstractAdditiveMethod
+from unbayes.training import Trained, fit
+from unbayes.training.natural import NaturalGradientVI
+from unbayes.unlearning import AbstractMethod, Statistics, Unlearned, solve, summarise
+from unbayes.unlearning.methods.exact import Exact
+from unbayes.unlearning.methods.natural_gradient import NaturalGradient
 
 # Elements, values of f times inputs, that one call may hold: some tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
@@ -72,7 +74,7 @@ class State(NamedTuple):
     framed: Framed
     trained: FullGaussian
     memory: Memory
-    method: AbstractAdditiveMethod
+    method: AbstractMethod
     seed: int
     posterior: FullGaussian
     statistics: Statistics | None = None
@@ -118,18 +120,9 @@ class State(NamedTuple):
         result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
         posterior = at_rest(result.posterior)
         assert isinstance(posterior, FullGaussian)
-        # The method that ran was given the memory, and would keep the erased records alive.
-        result = dataclasses.replace(
-            result, posterior=posterior, memory=at_rest(result.memory), method=self.method
-        )
-        memory = _blank(memory, statistics.matches)
-        # Blank records change the fingerprint of the memory, not the statistics.
-        origin = self.method.with_memory(memory).origin(trained, model, key)
-        statistics = dataclasses.replace(statistics, origin=origin)
-        return (
-            self._replace(memory=at_rest(memory), posterior=posterior, statistics=at_rest(statistics)),
-            result,
-        )
+        result = dataclasses.replace(result, posterior=posterior, memory=at_rest(result.memory))
+        memory = at_rest(memory.blanked(statistics.matches))
+        return self._replace(memory=memory, posterior=posterior, statistics=at_rest(statistics)), result
 
     def predict(self, X: Float[np.ndarray, "n k"]) -> list[Any]:
         """Predictive distributions of centred targets, part by part, with NumPy arrays."""
@@ -159,17 +152,3 @@ def at_rest(tree: Tree) -> Tree:
 def in_use(tree: Tree) -> Tree:
     """The same with JAX's arrays."""
     return jax.tree.map(jnp.asarray, tree)
-
-
-def _blank(memory: Memory, matches) -> Memory:
-    """The memory with erased records overwritten, in the same shape, so that nothing compiles anew."""
-    if matches is None:
-        return memory
-    gone = np.asarray(matches) > 0
-
-    def overwrite(leaf):
-        rows = np.array(leaf)
-        rows[gone] = 0
-        return jnp.asarray(rows)
-
-    return dataclasses.replace(memory.disregarding(matches), coreset=jax.tree.map(overwrite, memory.coreset))

@@ -1,0 +1,1 @@
+"""Engines: objectives, the stochastic loop, natural-gradient ascent, Newton steps, mixing."""

@@ -1,0 +1,4 @@
+"""What training keeps of the training set, for later unlearning."""
+
+from unbayes.memory.memory import Memory as Memory
+from unbayes.memory.memory import remember as remember

@@ -1,0 +1,88 @@
+"""Drawing some of the training records, and finding erased ones among them."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from unbayes.numerics.records import accumulate, count
+
+# Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
+INFLUENCE_SHARE = 0.5
+# Elements of the table of distances that is held at a time: tens of megabytes.
+CHUNK_ELEMENTS = 1 << 22
+
+
+def draw_coreset(
+    influence: Float[np.ndarray, " n"], size: int, key: PRNGKeyArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw about `size` different records, the influential ones more often.
+
+    Returns
+    -------
+    rows
+        Which records.
+    weights
+        One over the probability with which each was to be drawn: weighted sums over the coreset have the sums
+        over all records as their mean.
+    """
+    total = len(influence)
+    if size >= total:
+        return np.arange(total), np.ones(total)
+    influence = np.abs(influence) + np.finfo(influence.dtype).tiny
+    share = INFLUENCE_SHARE * influence / influence.sum() + (1 - INFLUENCE_SHARE) / total
+    probability = np.minimum(1, size * share)
+    for _ in range(100):
+        certain = probability >= 1
+        spare = (size - certain.sum()) / share[~certain].sum()
+        again = np.where(certain, 1, np.minimum(1, spare * share))
+        if (again >= 1).sum() == certain.sum():
+            break
+        probability = again
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    order = rng.permutation(total)
+    # Systematic: equal strides over the cumulated probabilities hit no record twice.
+    strides = np.floor(np.cumsum(probability[order]) + rng.random())
+    rows = np.sort(order[np.diff(strides, prepend=0) > 0])
+    return rows, 1 / probability[rows]
+
+
+def draw_rows(evidence: Any, size: int, key: PRNGKeyArray, dtype: jnp.dtype) -> tuple[Any, np.ndarray]:
+    """At most `size` records, drawn alike, and how many each stands for."""
+    total = count(evidence)
+    if total <= size:
+        return evidence, np.ones(total, dtype)
+    rows = np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(total, size, replace=False)
+    drawn = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], evidence)
+    return drawn, np.full(size, total / size, dtype)
+
+
+@eqx.filter_jit
+def count_matches(coreset: Any, evidence: Any, weights: Float[Array, " n"]) -> Float[Array, " k"]:
+    """How many records of `evidence`, counted by `weights`, equal each record of the coreset.
+
+    Rows are equal that agree to half the digits, as features of the same record do whatever batch it came in.
+    """
+    kept = _as_rows(coreset)
+    eps = jnp.finfo(kept.dtype).eps
+    centre = kept.mean(0)
+    kept = kept - centre
+
+    def part(weighted):
+        evidence, weights = weighted
+        rows = _as_rows(evidence) - centre
+        squares = (rows**2).sum(1)[:, None] + (kept**2).sum(1)
+        distance = squares - 2 * rows @ kept.T
+        return weights @ (distance <= 100 * eps * squares).astype(kept.dtype)
+
+    return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // kept.shape[0], 1))
+
+
+def _as_rows(evidence) -> Float[Array, "n m"]:
+    leaves = jax.tree.leaves(evidence)
+    floats = [leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    dtype = floats[0] if floats else jnp.result_type(float)
+    return jnp.concatenate([leaf.reshape(len(leaf), -1).astype(dtype) for leaf in leaves], axis=1)

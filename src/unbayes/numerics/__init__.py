@@ -1,0 +1,1 @@
+"""Quadrature, linear algebra, batches of records, fingerprints: what all rooms stand on."""

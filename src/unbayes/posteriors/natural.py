@@ -1,0 +1,31 @@
+"""Natural parameters of Gaussians."""
+
+from jaxtyping import Array, Float
+
+from unbayes.posteriors.precision import AbstractPrecision
+from unbayes.storable import Storable
+
+
+class GaussianNatural(Storable):
+    """Natural parameters of a Gaussian, the space in which evidence adds up.
+
+    Attributes
+    ----------
+    linear
+        Λm, shape (d,).
+    precision
+        Λ.
+    """
+
+    linear: Float[Array, " d"]
+    precision: AbstractPrecision
+
+    def __add__(self, other: "GaussianNatural") -> "GaussianNatural":
+        return GaussianNatural(self.linear + other.linear, self.precision + other.precision)
+
+    def __sub__(self, other: "GaussianNatural") -> "GaussianNatural":
+        return GaussianNatural(self.linear - other.linear, self.precision - other.precision)
+
+    def gradient_at(self, theta: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Gradient at θ of the log-density whose natural parameters these are, Λ(m − θ)."""
+        return self.linear - self.precision @ theta

@@ -1,0 +1,53 @@
+"""Classes that files can hold: every subclass of `Storable` is known by its name."""
+
+import dataclasses
+import inspect
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+
+_CLASSES: dict[str, type["Storable"]] = {}
+
+
+class Storable(eqx.Module):
+    """An immutable module that `unbayes.save` can write, field by field, and `unbayes.load` read again.
+
+    Fields are arrays, numbers, words, tuples, dicts, functions, and other storable modules. A class that
+    holds something else says how to write it, in `stored_fields` and `from_stored`.
+
+    Attributes
+    ----------
+    later_fields
+        Fields that came after the class was first published, and what files without them mean.
+    """
+
+    later_fields: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        _CLASSES[stored_name(cls)] = cls
+
+    def stored_fields(self) -> dict[str, Any]:
+        """What a file holds of this object, by the names of its fields."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_stored(cls, fields: dict[str, Any]) -> Self:
+        """The object with the given fields; no constructor gets to change them."""
+        module = object.__new__(cls)
+        for name, value in fields.items():
+            object.__setattr__(module, name, value)
+        return module
+
+
+def stored_name(cls: type) -> str:
+    """Name of a class in files: short for the library's own, with its module for others."""
+    return (
+        cls.__name__ if cls.__module__.split(".")[0] == "unbayes" else f"{cls.__module__}:{cls.__qualname__}"
+    )
+
+
+def find_class(name: str) -> type[Storable] | None:
+    """The class of that name, if it has been imported; nothing is imported because a file says so."""
+    found = _CLASSES.get(name)
+    return None if found is None or inspect.isabstract(found) else found

@@ -1,0 +1,164 @@
+"""Posteriors, models, memories and statistics in files: arrays and a description, never code."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbayes.memory import Memory
+from unbayes.models import AbstractModel
+from unbayes.posteriors import AbstractPosterior, Table
+from unbayes.storage.archive import UnreadableFile, canonical, read_archive, write_archive
+from unbayes.storage.tree import describe, rebuild
+from unbayes.unlearning.statistics import Statistics
+
+
+class Saved(NamedTuple):
+    """What a file held; `model`, `memory` and `notes` are None where none were saved."""
+
+    posterior: AbstractPosterior
+    model: AbstractModel | None
+    memory: Memory | None
+    notes: dict[str, Any] | None
+
+
+def save(
+    path: str | os.PathLike[str],
+    posterior: AbstractPosterior,
+    model: AbstractModel | None = None,
+    *,
+    memory: Memory | None = None,
+    notes: dict[str, Any] | None = None,
+) -> None:
+    """Write a posterior, the model that it belongs to, and what training kept besides, to one file.
+
+    The file appears whole or not at all: whatever fails, one that was there before stays as it was. Functions
+    (`FunctionFeatures.function`, the two log-densities of a `DensityModel`) are not stored, and neither are
+    the weights of a network that is such a function; `load` asks for them.
+
+    Parameters
+    ----------
+    path
+        File to write or replace.
+    posterior, model
+        Built from the library's own classes; the posterior's parameters must be finite.
+    memory
+        What unlearning may use, `trained.memory`. A coreset in it is training data, and then so is the file.
+    notes
+        Whatever JSON can hold: how many records there were, how well training converged.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    tree = {
+        "posterior": describe(posterior, "posterior", arrays),
+        "model": describe(model, "model", arrays),
+        "memory": describe(memory, "memory", arrays),
+    }
+    _require_roots(posterior, model, memory, arrays, ValueError)
+    _require_notes(notes)
+    write_archive(Path(path), "model", {**tree, "notes": notes}, arrays)
+
+
+def load(path: str | os.PathLike[str], *, functions: Mapping[str, Callable] | None = None) -> Saved:
+    """Read what `save` wrote, bit for bit; no code is imported or run because a file says so.
+
+    Parameters
+    ----------
+    path
+        File to read; `UnreadableFile` says why, where it cannot be trusted or understood.
+    functions
+        The model's functions by their place in it, such as ``{"model.features.function": network}``.
+    """
+    try:
+        manifest, arrays = read_archive(path, "model")
+        unused, idle = dict(arrays), dict(functions or {})
+        found = {
+            name: rebuild(_upgraded(manifest.get(name), arrays), name, unused, idle)
+            for name in ("posterior", "model", "memory")
+        }
+        if unused:
+            raise UnreadableFile(f"it holds arrays that belong nowhere: {', '.join(unused)}")
+        _require_roots(**found, arrays=arrays, error=UnreadableFile)
+    except UnreadableFile as error:
+        raise UnreadableFile(f"{os.fspath(path)} cannot be loaded: {error}") from error.__cause__
+    if idle:
+        raise ValueError(f"functions must name functions of the saved model, got {', '.join(idle)}")
+    return Saved(**found, notes=manifest.get("notes"))
+
+
+def save_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
+    """Write what `summarise` returned, or a sum of it, to one file: sums and digests, no rows.
+
+    The sums still tell of the erased records, above all those of a few records: protect the file as you would
+    protect the records, and delete it once it was solved for.
+    """
+    if not isinstance(statistics, Statistics):
+        raise TypeError(f"statistics must be a sum of what summarise returned, got {statistics!r}")
+    arrays: dict[str, np.ndarray] = {}
+    tree = describe(statistics, "statistics", arrays)
+    _require_finite(arrays, ValueError)
+    write_archive(Path(path), "statistics", {"statistics": tree}, arrays)
+
+
+def load_statistics(path: str | os.PathLike[str]) -> Statistics:
+    """Read what `save_statistics` wrote, bit for bit, or raise `UnreadableFile` with a reason."""
+    try:
+        manifest, arrays = read_archive(path, "statistics")
+        _require_finite(arrays, UnreadableFile)
+        unused = dict(arrays)
+        found = rebuild(manifest.get("statistics"), "statistics", unused, {})
+        if unused:
+            raise UnreadableFile(f"it holds arrays that belong nowhere: {', '.join(unused)}")
+        if not isinstance(found, Statistics) or not isinstance(found.records, int):
+            raise UnreadableFile("statistics must be statistics")
+    except UnreadableFile as error:
+        raise UnreadableFile(f"{os.fspath(path)} cannot be loaded: {error}") from error.__cause__
+    return found
+
+
+def _upgraded(node: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """A description of format 1 in the words of format 2, where a precision has a class."""
+    match node:
+        case {"class": "GaussianNatural", "fields": {"precision": {"array": str(name)}, **others}}:
+            is_dense = name in arrays and len(arrays[name].shape) == 2
+            cls = "DensePrecision" if is_dense else "DiagonalPrecision"
+            precision = {"class": cls, "fields": {"entries": {"array": name}}}
+            return {"class": "GaussianNatural", "fields": {**others, "precision": precision}}
+        case {"class": name, "fields": {**parts}}:
+            return {"class": name, "fields": {key: _upgraded(part, arrays) for key, part in parts.items()}}
+    return node
+
+
+def _require_finite(arrays: Mapping[str, np.ndarray], error: type[ValueError]) -> None:
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise error(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
+
+
+def _require_roots(posterior, model, memory, arrays: dict[str, np.ndarray], error: type[ValueError]) -> None:
+    """Refuse what is no posterior, model or memory, and a posterior or memory that is not finite."""
+    if not isinstance(posterior, AbstractPosterior):
+        raise error(f"posterior must be a posterior, got {type(posterior).__name__}")
+    if not isinstance(model, AbstractModel | None):
+        raise error(f"model must be a model or None, got {type(model).__name__}")
+    if not isinstance(memory, Memory | None):
+        raise error(f"memory must be a memory or None, got {type(memory).__name__}")
+    for name, array in arrays.items():
+        fine = np.isfinite(array)
+        if isinstance(posterior, Table) and name == "posterior.natural_log_prob":
+            fine |= array == -np.inf  # A value of θ may have probability zero.
+        if name.startswith(("posterior.", "memory.")) and not fine.all():
+            raise error(f"{name} must be finite, got {array[~fine][0]}")
+
+
+def _require_notes(notes: Any) -> None:
+    try:
+        faithful = isinstance(notes, dict | None) and json.loads(canonical(notes)) == notes
+    except (TypeError, ValueError):
+        faithful = False
+    if not faithful:
+        raise TypeError(
+            f"notes must be a dict that JSON returns unchanged (no tuples, no NaN), got {notes!r}"
+        )

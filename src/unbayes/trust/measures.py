@@ -1,0 +1,91 @@
+"""What is measured of a result; a verdict is a function of these numbers and of nothing else."""
+
+from typing import NamedTuple
+
+
+class Measures(NamedTuple):
+    """What was measured; None where it does not apply or is not known.
+
+    Attributes
+    ----------
+    dim
+        Number of parameters.
+    records, training_records
+        Numbers of erased records, and of those that the posterior was trained on.
+    change
+        KL, in nats, from the recovered belief to the trained one; None for flows.
+    information
+        I = H(θ|D_r) − H(θ|D) in nats: what the erased records had told the model.
+    information_share
+        The same as a share of what all training records told the model.
+    stationarity
+        Of q(θ|D), as training measured it, in nats.
+    is_exact
+        Whether the method recovers the retrained posterior itself.
+    is_log_concave
+        Whether the model is, so that records only ever add precision.
+    is_sampled
+        Whether the model's integrals are averages, good to a few digits only.
+    evidence_left
+        Least share of the trained belief's evidence that is left beyond the prior, over counts or directions
+        of θ. Below zero, more was taken away than records can have brought.
+    is_prior
+        Whether nothing is left beyond the prior.
+    effective_sample_size, khat
+        Of the weights 1/p(D_e|θ) on draws of q(θ|D), adjusted where the method adjusts them.
+    share_removed, least_share_removed
+        Largest and least share of the belief's precision, over directions of θ, that the erased records had
+        given. The largest is also the Pareto shape of the weights 1/p(D_e|θ), taken to second order. The
+        least is negative where they had made the belief wider, which those of a log-concave model never do.
+    step
+        Share of a full natural-gradient step that the mean took.
+    keeps_width
+        Whether only the mean was moved.
+    knows_curvature
+        Whether it is known how the parameters depend on each other.
+    second_term
+        KL, in nats, by which the coreset moved the belief beyond one step. Without a coreset: by which the
+        step changed the pull of the erased records themselves, from their third derivatives.
+    coverage
+        Share of the remaining records' precision that the coreset stands for.
+    uncertainty
+        Expected KL, in nats, that comes from having kept this coreset and no other.
+    unsettled
+        KL, in nats, between the coreset's correction and the fixed point that it goes to.
+    rose
+        Whether an objective that should fall ended, beyond noise, higher than it began.
+    shift
+        Root mean square distance from the trained mean, in standard deviations of q(θ|D).
+    sampling_error
+        Expected KL, in nats, that comes from the finite number of draws.
+    projection_loss
+        KL, in nats, between the recovered belief and what the trained family can hold of it.
+    """
+
+    dim: int = 0
+    records: int = 0
+    training_records: int | None = None
+    change: float | None = None
+    information: float = 0.0
+    information_share: float | None = None
+    stationarity: float | None = None
+    is_exact: bool = False
+    is_log_concave: bool = False
+    is_sampled: bool = False
+    evidence_left: float | None = None
+    is_prior: bool = False
+    effective_sample_size: float | None = None
+    khat: float | None = None
+    share_removed: float | None = None
+    least_share_removed: float | None = None
+    step: float | None = None
+    keeps_width: bool = False
+    knows_curvature: bool = True
+    second_term: float | None = None
+    coverage: float | None = None
+    uncertainty: float | None = None
+    unsettled: float | None = None
+    rose: bool = False
+    shift: float | None = None
+    sampling_error: float | None = None
+    projection_loss: float | None = None

@@ -1,0 +1,255 @@
+"""The calls that take records back out of a posterior."""
+
+import dataclasses
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from unbayes.memory import Memory
+from unbayes.models import AbstractModel
+from unbayes.numerics.records import count
+from unbayes.posteriors import AbstractPosterior
+from unbayes.progress import AbstractProgress
+from unbayes.trust import Measures, RetrainingNeeded, judge, measure
+from unbayes.trust.judge import require_number, require_possible
+from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
+from unbayes.unlearning.methods.auto import Auto
+from unbayes.unlearning.result import Solution, Unlearned
+from unbayes.unlearning.statistics import Statistics, require_identifiers
+from unbayes.validation import require_key, require_threshold
+
+AUTO = Auto()
+
+
+def unlearn(
+    posterior: AbstractPosterior,
+    model: AbstractModel,
+    erased: Any,
+    *,
+    memory: Memory | None = None,
+    method: AbstractMethod = AUTO,
+    key: PRNGKeyArray,
+    progress: AbstractProgress | None = None,
+) -> Unlearned:
+    """Take `erased` back out of `posterior`: summarise, then solve.
+
+    Parameters
+    ----------
+    posterior
+        The trained q(θ|D); all that is seen of the remaining data.
+    model
+        The model it was trained with.
+    erased
+        The records D_e, as `model.encode` takes them.
+    memory
+        What training kept of the training set, `trained.memory`: the more of it, the closer the result.
+    method
+        How: `Auto()` unless given, which chooses between `Exact()`, `NaturalGradient()`, `Transport()` and
+        `BankReverseKL()` and says why; the paper's own are `EUBO(lam)` and `ReverseKL(lam)`.
+    key
+        Key of whatever is random.
+    progress
+        A `ProgressBar()`, say.
+    """
+    started = time.perf_counter()
+    call = _prepare(posterior, model, method, memory, key)
+    return _solve(call, _summarise(call, erased), progress, started)
+
+
+def summarise(
+    posterior: AbstractPosterior,
+    model: AbstractModel,
+    erased: Any,
+    *,
+    memory: Memory | None = None,
+    method: AbstractMethod = AUTO,
+    identifiers: Iterable[str] | None = None,
+    key: PRNGKeyArray,
+) -> Statistics:
+    """What one batch of erased records leaves behind; add such statistics up, then `solve`.
+
+    Give the trained posterior, and the same memory and key, for every batch. The rows are not needed
+    afterwards.
+
+    Parameters
+    ----------
+    posterior, model, erased, memory, method, key
+        As for `unlearn`.
+    identifiers
+        One word for each record, such as a salted digest of its key. Statistics that share one refuse to add
+        up, so that nothing is taken out twice.
+    """
+    call = _prepare(posterior, model, method, memory, key)
+    _require_additive(call.method)
+    return _summarise(call, erased, identifiers)
+
+
+def solve(
+    posterior: AbstractPosterior,
+    model: AbstractModel,
+    statistics: Statistics,
+    *,
+    memory: Memory | None = None,
+    method: AbstractMethod = AUTO,
+    key: PRNGKeyArray,
+    progress: AbstractProgress | None = None,
+) -> Unlearned:
+    """Take the records summed up in `statistics` back out of `posterior`; otherwise as `unlearn`."""
+    started = time.perf_counter()
+    call = _prepare(posterior, model, method, memory, key)
+    _require_additive(call.method)
+    if not isinstance(statistics, Statistics):
+        raise TypeError(f"statistics must be a sum of what summarise returned, got {statistics!r}")
+    if statistics.origin != call.origin:
+        raise ValueError(
+            "statistics must come from the posterior, model, memory, method and key that are given here"
+        )
+    return _solve(call, statistics, progress, started)
+
+
+def sweep(
+    posterior: AbstractPosterior,
+    model: AbstractModel,
+    erased: Any,
+    *,
+    method: AbstractAdjustedMethod,
+    lams: Sequence[float],
+    key: PRNGKeyArray,
+    progress: AbstractProgress | None = None,
+) -> list[Unlearned]:
+    """Unlearn once for every λ in `lams`, in one compiled call; otherwise as `unlearn`."""
+    if not isinstance(method, AbstractAdjustedMethod):
+        raise TypeError(f"method must have a threshold lam to sweep over, got {type(method).__name__}")
+    started = time.perf_counter()
+    if not lams:
+        raise ValueError("lams must hold at least one threshold, got none")
+    lams = tuple(require_threshold(lam) for lam in lams)
+    call = _prepare(posterior, model, method, None, key)
+    statistics = _summarise(call, erased)
+    first = _measure_evidence(call, statistics)
+    found = method.solve_each(posterior, model, statistics, lams, key=key, progress=progress)
+    calls = [call._replace(method=dataclasses.replace(method, lam=lam)) for lam in lams]
+    return [
+        _conclude(each, statistics, first, solution, started)
+        for each, solution in zip(calls, found, strict=True)
+    ]
+
+
+class _Call(NamedTuple):
+    """What was asked for, found to fit together; `method` is the one that runs."""
+
+    posterior: AbstractPosterior
+    model: AbstractModel
+    memory: Memory | None
+    key: PRNGKeyArray
+    method: AbstractMethod
+    choice: str
+
+    @property
+    def origin(self) -> str:
+        """Fingerprint that statistics of this call carry."""
+        return self.method.origin(self.posterior, self.model, self.memory, self.key)
+
+
+def _prepare(posterior, model, method, memory: Memory | None, key) -> _Call:
+    """Refuse what does not fit together, and choose the method."""
+    if not isinstance(method, AbstractMethod):
+        raise TypeError(f"method must be an unlearning method such as EUBO(), got {method!r}")
+    if not isinstance(posterior, AbstractPosterior):
+        raise TypeError(f"posterior must be a posterior of unbayes, got {type(posterior).__name__}")
+    if not isinstance(model, AbstractModel):
+        raise TypeError(f"model must be a model of unbayes, got {type(model).__name__}")
+    if not isinstance(memory, Memory | None):
+        raise TypeError(f"memory must be what fit kept, trained.memory, got {type(memory).__name__}")
+    if (posterior.dim, posterior.dtype) != (model.dim, model.dtype):
+        raise ValueError(
+            f"posterior must have {model.dim} parameters of {model.dtype} to fit the model, "
+            f"got {posterior.dim} of {posterior.dtype}"
+        )
+    if not measure.is_finite(posterior):
+        raise ValueError("posterior must be finite, got NaN or infinite parameters")
+    require_key(key)
+    method, choice = method.choose(posterior, model)
+    method.check(posterior, model, memory)
+    return _Call(posterior, model, memory, key, method, choice)
+
+
+def _require_additive(method: AbstractMethod) -> None:
+    """Refuse a method whose statistics are the rows themselves."""
+    if method.keeps_rows:
+        raise TypeError(
+            f"method {type(method).__name__} reads the erased rows in every iteration, so that batches "
+            "cannot be summarised apart; use unlearn, or an additive method such as BankReverseKL"
+        )
+
+
+def _summarise(call: _Call, erased: Any, identifiers: Iterable[str] | None = None) -> Statistics:
+    posterior, model, method = call.posterior, call.model, call.method
+    evidence = model.encode(erased, "erased")
+    named = require_identifiers(identifiers, count(evidence))
+    value = method.summarise(posterior, model, evidence, key=call.key)
+    site = method.site(value)
+    if site is None:
+        site = measure.site(posterior, model, evidence)
+    matches = None if call.memory is None else call.memory.matches(evidence)
+    return Statistics(value, site, matches, count(evidence), call.origin, named)
+
+
+def _solve(
+    call: _Call, statistics: Statistics, progress: AbstractProgress | None, started: float
+) -> Unlearned:
+    first = _measure_evidence(call, statistics)
+    solution = call.method.solve(
+        call.posterior, call.model, statistics, memory=call.memory, key=call.key, progress=progress
+    )
+    return _conclude(call, statistics, first, solution, started)
+
+
+def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
+    """What can be told before any long work; refuses records that were never trained on."""
+    posterior, model, memory = call.posterior, call.model, call.memory
+    is_exact = call.method.is_exact(posterior, model)
+    measures = Measures(
+        dim=posterior.dim,
+        records=statistics.records,
+        training_records=None if memory is None else memory.records,
+        stationarity=None if memory is None else memory.stationarity,
+        is_exact=is_exact,
+        is_log_concave=model.is_log_concave,
+        is_sampled=model.is_sampled,
+        evidence_left=measure.evidence_left(posterior, model, statistics.site, is_exact=is_exact),
+    )
+    require_number(measures)
+    require_possible(measures, measure.rounding(posterior))
+    return measures
+
+
+def _conclude(
+    call: _Call, statistics: Statistics, first: Measures, solution: Solution, started: float
+) -> Unlearned:
+    """Measure, judge and wrap up a solution."""
+    jax.block_until_ready(solution.posterior)
+    measures = first._replace(**solution.measured)
+    if not measure.is_finite(solution.posterior):
+        reasons = "".join(f"; {doubt}" for doubt in judge(measures).doubts)
+        raise RetrainingNeeded(
+            f"{type(call.method).__name__} found no posterior without these {statistics.records} "
+            f"records{reasons}"
+        )
+    measures = measure.compare(solution.posterior, call.posterior, call.model, measures, call.key)
+    kept = None
+    if call.memory is not None:
+        kept = call.memory.without(statistics.records, statistics.matches, solution.curvature)
+    return Unlearned(
+        posterior=solution.posterior,
+        method=call.method,
+        choice=call.choice,
+        records=statistics.records,
+        trust=judge(measures),
+        seconds=time.perf_counter() - started,
+        trace=solution.trace,
+        memory=kept,
+    )

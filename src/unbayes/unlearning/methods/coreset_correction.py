@@ -1,0 +1,191 @@
+"""The coreset's correction: how the remaining records answer, the term after one natural-gradient step.
+
+One step keeps the sites of the remaining records as they were at q(θ|D). A coreset C of them, with weights w,
+tells how these sites move: the fixed point of
+
+    η⁺ = η − Σ_{D_e} s_i(q) + Σ_C w_c [ s_c(q⁺) − s_c(q) ]
+
+maximises the ELBO of the weighted coreset under the base η − Σ_{D_e} s_i(q) − Σ_C w_c s_c(q) in place of a
+prior. That is a well-posed problem if the base is a proper belief. What the coreset must add up to is known:
+the precision of all remaining records. It is therefore seen through a linear map of θ that gives it just that
+precision: where it knows too much it is damped, where too little stretched. Half of the prior's precision, at
+least, is left to the base.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cholesky, solve_triangular
+from jaxtyping import Array, Float
+
+from unbayes.inference.ascent import AscentState, Bound, ascend
+from unbayes.models import AbstractModel
+from unbayes.models.view import AbstractView
+from unbayes.numerics.quadrature import Nodes
+from unbayes.numerics.records import padded
+from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural
+from unbayes.unlearning.methods.step import squared_length
+
+# Share of the precision that counts as known to all: directions that the coreset tells next to nothing of, or
+# that no record does, stay as they are.
+IGNORANCE = 0.05
+# Records, at most, from which the uncertainty of a coreset is estimated.
+LARGEST_SAMPLE = 100
+# An ascent whose integrals are sampled comes to crawl: its steps are not quite the bound's gradient.
+PASSES, SAMPLED_PASSES, TOLERANCE = 500, 80, 1e-9
+
+
+class Correction(NamedTuple):
+    """What a coreset says of the remaining records.
+
+    Attributes
+    ----------
+    posterior
+        The belief at the fixed point.
+    natural
+        Its natural parameters, dense also where it is diagonal.
+    stationarity
+        KL, in nats, that is left between the belief and the fixed point.
+    coverage
+        Share of the remaining records' precision that the coreset stands for, unstretched.
+    uncertainty
+        Expected KL, in nats, that comes from having drawn this coreset and no other.
+    """
+
+    posterior: AbstractGaussian
+    natural: GaussianNatural
+    stationarity: float
+    coverage: float
+    uncertainty: float
+
+
+def coreset_correction(
+    posterior: AbstractGaussian,
+    model: AbstractModel,
+    one_step: GaussianNatural,
+    coreset: Any,
+    weights: Float[np.ndarray, " k"],
+    nodes: Nodes,
+) -> Correction:
+    """Let the remaining records answer to one step.
+
+    Parameters
+    ----------
+    posterior
+        q(θ|D).
+    one_step
+        η − Σ_{D_e} s_i(q), dense.
+    coreset, weights
+        Some of the remaining records, as evidence, and how many each stands for; zero for erased ones.
+    """
+    # A coreset loses records over time; the compiled functions serve until it has lost many.
+    records = len(weights)
+    coreset, present = padded(coreset, weights.dtype)
+    weights = np.pad(weights, (0, len(present) - records))
+    mapped, weights, coverage = _map_coreset(posterior, model, one_step, coreset, weights, nodes)
+    passes = SAMPLED_PASSES if model.is_sampled else PASSES
+    end = _ascend(posterior, mapped, one_step, coreset, weights, nodes, passes)
+    share = min(LARGEST_SAMPLE / records, 1)
+    rows = np.arange(len(weights)) if share == 1 else np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int)
+    some, some_weights = jax.tree.map(lambda leaf: leaf[rows], (coreset, weights))
+    uncertainty = _uncertainty(posterior, end.gaussian, mapped, some, some_weights, nodes)
+    return Correction(
+        posterior=end.gaussian,
+        natural=end.target,
+        stationarity=float(end.stationarity),
+        coverage=float(coverage),
+        uncertainty=float(uncertainty) / share,
+    )
+
+
+class _Mapped(AbstractView):
+    """A model whose records look at m + M (θ − m) instead of θ."""
+
+    map: Float[Array, "d d"]
+    centre: Float[Array, " d"]
+
+    def log_likelihood(self, theta, evidence):
+        return self.model.log_likelihood(self._seen(theta), evidence)
+
+    def expected_log_likelihood(self, gaussian, evidence, nodes, weights=None):
+        return self.model.expected_log_likelihood(self._belief(gaussian), evidence, nodes, weights)
+
+    def site(self, gaussian, evidence, nodes, weights=None):
+        return self.expected_log_likelihood_and_site(gaussian, evidence, nodes, weights)[1]
+
+    def expected_log_likelihood_and_site(self, gaussian, evidence, nodes, weights=None):
+        belief = self._belief(gaussian)
+        value, site = self.model.expected_log_likelihood_and_site(belief, evidence, nodes, weights)
+        gradient = self.map.T @ site.gradient_at(belief.mean)
+        curvature = DensePrecision(self.map.T @ site.precision.matrix @ self.map)
+        return value, gaussian.to_full().site(gradient, curvature)
+
+    def _seen(self, theta):
+        return self.centre + self.map @ (theta - self.centre)
+
+    def _belief(self, gaussian: AbstractGaussian) -> FullGaussian:
+        root = self.map @ gaussian.to_full().scale_tril
+        return FullGaussian.from_covariance(self._seen(gaussian.mean), root @ root.T)
+
+
+@eqx.filter_jit
+def _map_coreset(posterior, model: AbstractModel, one_step, coreset, weights, nodes):
+    """The coreset through a map that gives it the remaining records' precision, its weights and coverage.
+
+    In coordinates in which one step leaves the identity, the map is the symmetric M with M A M = R, for the
+    coreset's precision A and the remaining records' R: the one that moves θ least.
+    """
+    full = posterior.to_full()
+    factor = cholesky(one_step.precision.matrix, lower=True)
+    identity = jnp.eye(full.dim, dtype=full.dtype)
+
+    def whiten(precision):
+        half = solve_triangular(factor, precision.matrix, lower=True)
+        return solve_triangular(factor, half.T, lower=True)
+
+    remaining = whiten(one_step.precision - model.prior_site(full, nodes).precision)
+    known = whiten(model.site(full, coreset, nodes, weights).precision) + IGNORANCE * identity
+    root, inverse_root = (_power(remaining + IGNORANCE * identity, power) for power in (0.5, -0.5))
+    whitened = root @ _power(root @ known @ root, -0.5) @ root
+    map_ = solve_triangular(factor, whitened @ factor.T, lower=True, trans="T")
+    spare = _power(0.5 * (remaining + identity), -0.5)
+
+    def excess_of(precision):
+        return jnp.linalg.eigvalsh(spare @ precision @ spare)[-1]
+
+    # Through the map a belief looks wider or narrower, which changes the curvature of what sees it. Where
+    # that makes things worse, as it may with hundreds of parameters, the coreset is left as it is.
+    fitted = excess_of(whiten(_Mapped(model, map_, full.mean).site(full, coreset, nodes, weights).precision))
+    plain = excess_of(known - IGNORANCE * identity)
+    map_ = jnp.where(fitted <= jnp.maximum(plain, 1), map_, identity)
+    excess = jnp.maximum(jnp.minimum(fitted, plain), 1)
+    shares, directions = jnp.linalg.eigh(inverse_root @ known @ inverse_root)
+    covered = ((root @ directions) ** 2 @ jnp.minimum(shares, 1)).sum() - IGNORANCE * full.dim
+    return _Mapped(model, map_, full.mean), weights / excess, covered / jnp.trace(remaining) / excess
+
+
+def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
+    values, vectors = jnp.linalg.eigh(matrix)
+    return (vectors * jnp.maximum(values, jnp.finfo(values.dtype).eps) ** power) @ vectors.T
+
+
+@eqx.filter_jit
+def _ascend(posterior, model: AbstractModel, one_step, coreset, weights, nodes, passes: int) -> AscentState:
+    base = one_step - model.site(posterior, coreset, nodes, weights)
+    return ascend(Bound(model, coreset, nodes, weights, base), posterior, passes, TOLERANCE)
+
+
+@eqx.filter_jit
+def _uncertainty(before, after, model: AbstractModel, coreset, weights, nodes):
+    """½ E‖noise of the natural parameters‖² in the metric of KL, if records were drawn one by one."""
+
+    def length(record):
+        alone = jax.tree.map(lambda leaf: leaf[None], record)
+        old, new = (model.site(q, alone, nodes) for q in (before, after))
+        return squared_length(after.to_full(), new - old)
+
+    each = jax.lax.map(length, coreset, batch_size=32)
+    return (weights**2 * jnp.where(weights > 0, 1 - 1 / jnp.maximum(weights, 1), 0)) @ each

@@ -1,0 +1,175 @@
+"""One natural-gradient step away from erased records, and what it tells of itself.
+
+With g = E_q[∇ log p(D_e|θ)] and P = −E_q[∇² log p(D_e|θ)], a full step leaves the precision Λ − P and moves
+the mean by −(Λ − P)⁻¹ g. It is held back in two cases:
+
+- P is no part of Λ: it exceeds Λ in some direction, or is clearly negative in one, which no log-concave
+  evidence is. Second derivatives then tell little beyond the place where they were taken (neural networks),
+  and the precision stays as it is: the mean moves by −Λ⁻¹ g, as influence functions say.
+- A diagonal belief knows the diagonal of Λ only. Where records pull several parameters at once, a step for
+  each of them alone goes too far: along a step δ by the factor (δᵀ P δ) / (δᵀ diag(P) δ), if the remaining
+  records do as the erased ones. What the prior gave to Λ is known with all its entries.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Float
+
+from unbayes.models import AbstractModel
+from unbayes.numerics.linalg import inverse_triangular
+from unbayes.posteriors import (
+    AbstractGaussian,
+    AbstractPrecision,
+    DensePrecision,
+    DiagonalPrecision,
+    FullGaussian,
+    GaussianNatural,
+)
+from unbayes.storable import Storable
+from unbayes.trust.limits import LARGEST_NEGATIVE_SHARE
+
+
+class Sites(Storable):
+    """Sums over erased records at the trained posterior.
+
+    Attributes
+    ----------
+    natural
+        Sum of the sites, dense where that is affordable.
+    third
+        E_q[∇³ log p(D_e|θ)] in coordinates in which q is standard normal, shape (d, d, d); None where that
+        is not affordable.
+    """
+
+    natural: GaussianNatural
+    third: Float[Array, "d d d"] | None = None
+
+
+class StepInfo(NamedTuple):
+    """What a step tells of itself.
+
+    Attributes
+    ----------
+    share, least_share
+        Of the belief's precision that the erased records had given, where that is most and least.
+    keeps_width
+        Whether the precision stays, since these are no shares of it.
+    taken
+        Part of a full step of the mean.
+    second_term
+        KL, in nats, by which the erased records would change their own pull; None where third derivatives
+        are not known.
+    """
+
+    share: Float[Array, ""]
+    least_share: Float[Array, ""]
+    keeps_width: Array
+    taken: Float[Array, ""]
+    second_term: Float[Array, ""] | None
+
+
+class Step(NamedTuple):
+    """One step, its natural parameters, dense where those of the belief are known, and what it tells."""
+
+    posterior: AbstractGaussian
+    natural: GaussianNatural
+    info: StepInfo
+
+
+@eqx.filter_jit
+def natural_gradient_step(
+    posterior: AbstractGaussian,
+    model: AbstractModel,
+    curvature: GaussianNatural | None,
+    sites: Sites,
+) -> Step:
+    """Take the erased records' sites away from a belief.
+
+    Parameters
+    ----------
+    posterior
+        q(θ|D).
+    model
+        Tells the prior, where it is Gaussian.
+    curvature
+        Dense natural parameters that a diagonal posterior is nearest to, where they were kept.
+    sites
+        Sums over the erased records at `posterior`.
+    """
+    belief, site = posterior, sites.natural
+    if curvature is not None:
+        # Where training has not quite converged, the mean of the curvature is a step of training away.
+        belief = FullGaussian(posterior.mean, curvature.precision.inverse_factor())
+    held = belief.natural.precision
+    erased = held.restrict(site.precision)
+    shares = belief.shares(erased)
+    rounding = 100 * jnp.finfo(posterior.dtype).eps
+    keeps_width = (shares.max() >= 1 - rounding) | (shares.min() < -LARGEST_NEGATIVE_SHARE)
+    precision = held - erased * jnp.where(keeps_width, 0, 1).astype(posterior.dtype)
+    gradient = site.gradient_at(belief.mean)
+    taken = jnp.ones((), posterior.dtype)
+    if isinstance(held, DiagonalPrecision) and isinstance(site.precision, DensePrecision):
+        move, taken = _without_overshooting(precision, gradient, site.precision, model.gaussian_prior)
+        natural = GaussianNatural(precision @ (posterior.mean - move), precision)
+    else:
+        natural = GaussianNatural(precision @ posterior.mean - gradient, precision)
+    found = posterior.with_natural(natural)
+    second_term = None if sites.third is None else change_of_pull(posterior, found, sites.third)
+    return Step(found, natural, StepInfo(shares.max(), shares.min(), keeps_width, taken, second_term))
+
+
+def change_of_pull(
+    before: AbstractGaussian, after: AbstractGaussian, third: Float[Array, "d d d"]
+) -> Float[Array, ""]:
+    """KL, in nats, by which a step moves the belief if records change their pull with it.
+
+    The sites of records change with the belief, to first order by their third derivatives: for
+    N(m + δ, Σ + Δ) the gradient by ½ T:(Δ + δδᵀ) and the precision by −T δ. Those of the remaining records
+    change too, which is the next term that one step leaves out.
+
+    Parameters
+    ----------
+    before, after
+        The step.
+    third
+        T = E[∇³ log p] of the records, in coordinates in which `before` is standard normal.
+    """
+    root = inverse_triangular(before.to_full().scale_tril) @ after.to_full().scale_tril
+    move = before.whiten(after.mean)
+    wider = root @ root.T - jnp.eye(before.dim, dtype=before.dtype)
+    gradient = 0.5 * jnp.tensordot(third, wider + jnp.outer(move, move), 2)
+    return _squared_length(root, gradient, -third @ move)
+
+
+def squared_length(gaussian: FullGaussian, change: GaussianNatural) -> Float[Array, ""]:
+    """KL, in nats and to second order, that a small change of natural parameters makes."""
+    return _squared_length(gaussian.scale_tril, change.gradient_at(gaussian.mean), change.precision.matrix)
+
+
+def _squared_length(root, gradient, precision) -> Float[Array, ""]:
+    pull, spread = gradient @ root, root.T @ precision @ root
+    return 0.5 * (pull**2).sum() + 0.25 * (spread**2).sum()
+
+
+def _without_overshooting(
+    precision: AbstractPrecision,
+    gradient: Float[Array, " d"],
+    erased: DensePrecision,
+    prior: AbstractGaussian | None,
+) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+    """Step of the mean of a diagonal belief, and the part of a full one that it is."""
+    known = jnp.zeros_like(erased.matrix) if prior is None else prior.natural.precision.matrix
+    # What remains of the evidence: this much on the diagonal, and elsewhere nobody knows.
+    evidence = jnp.maximum(precision.diagonal - jnp.diagonal(known), 0)
+
+    def move(together):
+        factor = jnp.linalg.cholesky(known + jnp.diag(together * evidence))
+        return cho_solve((factor, True), gradient)
+
+    alone = move(1.0)
+    each = erased.diagonal @ alone**2
+    together = jnp.where(each > 0, jnp.maximum(alone @ (erased @ alone) / each, 1), 1)
+    return move(together), 1 / together
