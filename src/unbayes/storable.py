@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import sys
 from typing import Any, ClassVar, Self
 
 import equinox as eqx
@@ -48,6 +49,10 @@ def stored_name(cls: type) -> str:
 
 
 def find_class(name: str) -> type[Storable] | None:
-    """The class of that name, if it has been imported; nothing is imported because a file says so."""
+    """The class of that name: one that the package exports, or one that has been imported."""
+    package = sys.modules["unbayes"]
+    if name in package.__all__:
+        # Public names are imported with their first use; a file can be the first to use one.
+        getattr(package, name)
     found = _CLASSES.get(name)
     return None if found is None or inspect.isabstract(found) else found

@@ -62,7 +62,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str], *, functions: Mapping[str, Callable] | None = None) -> Saved:
-    """Read what `save` wrote, bit for bit; no code is imported or run because a file says so.
+    """Read what `save` wrote, bit for bit; no code but the library's own is imported because a file says so.
 
     Parameters
     ----------
