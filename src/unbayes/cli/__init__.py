@@ -1,11 +1,16 @@
 """The command line: `unbayes`.
 
-The commands of this package have one module each. Other packages add theirs as plug-ins (`plugins.py`).
+The commands of this package have one module each, and import JAX and the library where they run, so that help
+is quick. Other packages add theirs as plug-ins (`plugins.py`).
 """
+
+import sys
 
 import typer
 
+from unbayes.cli.erase import erase
 from unbayes.cli.plugins import add_plugins
+from unbayes.cli.show import show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 
@@ -15,9 +20,14 @@ def describe() -> None:
     """Take data back out of a trained Bayesian model."""
 
 
+app.command()(show)
+app.command()(erase)
 add_plugins(app)
 
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        # A result holds a θ: where the terminal has none, better an escape than no result.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     app()

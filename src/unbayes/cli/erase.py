@@ -1,0 +1,198 @@
+"""The command `unbayes erase`: take the rows of a table out of a saved model."""
+
+import contextlib
+import datetime
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unbayes.cli.columns import choose_columns, noted_columns, parse_names
+from unbayes.cli.files import MODEL, Opened, open_file
+from unbayes.cli.refusal import Refused, reason, refusals
+from unbayes.cli.rows import open_rows
+
+if TYPE_CHECKING:
+    from unbayes import Unlearned
+    from unbayes.models import AbstractModel
+    from unbayes.storage import Saved
+
+# By verdict; and where there is no posterior to write.
+EXIT_CODES = {"trusted": 0, "doubtful": 10, "retrain": 20}
+NOTHING_RECOVERED = 21
+
+STACKED = (
+    "note: {file} lists earlier erasures ({number}). Errors add up when erasures are stacked; erasing all "
+    "rows at once from the file as it was trained is closer."
+)
+
+
+def erase(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The saved model, as it was trained.")],
+    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="The records to erase: CSV or Parquet.")],
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    target: Annotated[str | None, typer.Option(help="The target column.", metavar="COLUMN")] = None,
+    inputs: Annotated[
+        str | None, typer.Option(help="The input columns, in the model's order.", metavar="A,B,…")
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The CSV has no header: columns are 0, 1, ….")
+    ] = False,
+    no_memory: Annotated[
+        bool, typer.Option("--no-memory", help="Neither use the file's memory nor hand it on.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of whatever is random.")] = 0,
+    progress: Annotated[bool, typer.Option(help="Progress of long work, in a terminal.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let the new file replace FILE.")] = False,
+) -> None:
+    """Take the records in ROWS back out of the model in FILE.
+
+    What is left goes to a new file: posterior, model, memory, and a note.
+
+    Columns go by name: those that the notes in FILE name, or those of
+    --inputs and --target. Without either, all but the target are inputs.
+
+    Exit codes:
+    0 the result is trusted
+    10 it is doubtful: read why
+    20 it was written, but retrain
+    21 no posterior was found: nothing was written, retrain
+    2 bad input: nothing was written
+    """
+    with refusals():
+        opened = open_file(file, MODEL)
+        earlier, saved = opened.erasures, _load(opened)
+        _require_writable(out, file, rows, force)
+        erased = _read_records(saved, rows, parse_names(inputs), target, has_header=not no_header)
+        if earlier:
+            typer.echo(STACKED.format(file=file, number=len(earlier)), err=True)
+        if no_memory:
+            saved = saved._replace(memory=None)
+        try:
+            result = _unlearn(saved, erased, seed, show_progress=progress and sys.stderr.isatty())
+        except ValueError as error:
+            raise Refused(f"{rows} cannot be erased: {error}") from error
+        _save(out, saved, result, earlier)
+    typer.echo(json.dumps(_report(result, out), indent=1) if as_json else str(result))
+    raise typer.Exit(EXIT_CODES[result.verdict])
+
+
+def _load(opened: Opened) -> "Saved":
+    """Posterior, model and memory; refuses a file from which this command cannot erase."""
+    import unbayes as ub
+
+    if opened.manifest.get("model") is None:
+        raise Refused(f"{opened.path} must hold a model, but holds a posterior alone")
+    if opened.functions:
+        raise Refused(
+            f"{opened.path} holds a model with functions ({', '.join(opened.functions)}), which no file can "
+            "store; use unbayes.load(..., functions=...) and unbayes.unlearn in Python"
+        )
+    try:
+        return ub.load(opened.path)
+    except ub.UnreadableFile as error:
+        raise Refused(str(error)) from error
+
+
+def _unlearn(saved: "Saved", erased: Any, seed: int, *, show_progress: bool) -> "Unlearned":
+    """The result, or the exit code that says that there is none."""
+    import jax
+
+    import unbayes as ub
+
+    bar = ub.ProgressBar() if show_progress else None
+    try:
+        # The bar goes where standard output goes, and that is for the result.
+        with contextlib.redirect_stdout(sys.stderr):
+            return ub.unlearn(
+                saved.posterior,
+                _model(saved),
+                erased,
+                memory=saved.memory,
+                key=jax.random.key(seed),
+                progress=bar,
+            )
+    except ub.RetrainingNeeded as error:
+        typer.echo(f"nothing was written, retrain: {error}", err=True)
+        raise typer.Exit(NOTHING_RECOVERED) from error
+
+
+def _read_records(
+    saved: "Saved", rows: Path, inputs: list[str] | None, target: str | None, *, has_header: bool
+) -> Any:
+    """The rows in the form that the model takes: a pair (inputs, targets), or the target alone."""
+    # None for a model whose records are one column of outcomes.
+    features = getattr(saved.model, "features", None)
+    taken = None if features is None else features.inputs
+    if has_header:
+        noted_inputs, noted_target = noted_columns(saved.notes or {})
+        target = noted_target if target is None else target
+        inputs = noted_inputs if inputs is None and taken is not None else inputs
+    table = open_rows(rows, has_header=has_header)
+    columns = choose_columns(table.names, taken, inputs, target, str(rows))
+    numbers = table.numbers([*columns.inputs, columns.target])
+    return numbers[:, 0] if taken is None else (numbers[:, :-1], numbers[:, -1])
+
+
+def _model(saved: "Saved") -> "AbstractModel":
+    assert saved.model is not None, "a file without a model was let through"
+    return saved.model
+
+
+def _require_writable(out: Path, file: Path, rows: Path, force: bool) -> None:
+    """Refuse a place where the result cannot or should not go, before any long work."""
+    try:
+        if out.is_dir():
+            raise Refused(f"--out must be a file, but {out} is a directory")
+        if out.exists() and out.samefile(file) and not force:
+            raise Refused(f"--out must be another file than {file}; --force replaces that")
+        if out.exists() and rows.exists() and out.samefile(rows):
+            raise Refused(f"--out must be another file than {rows}, which holds the records")
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise Refused(f"{out} cannot be written: {reason(error)}") from error
+
+
+def _save(out: Path, saved: "Saved", result: "Unlearned", earlier: list[dict[str, Any]]) -> None:
+    """Write what is left, with a note of what was done; never of the rows."""
+    import unbayes as ub
+
+    erasure = {
+        "records": result.records,
+        "verdict": str(result.verdict),
+        "method": str(result.method),
+        "doubts": list(result.doubts),
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    notes = {**(saved.notes or {}), "erasures": [*earlier, erasure]}
+    try:
+        ub.save(out, result.posterior, saved.model, memory=result.memory, notes=notes)
+    except OSError as error:
+        raise Refused(f"{out} cannot be written: {reason(error)}") from error
+
+
+def _report(result: "Unlearned", out: Path) -> dict[str, Any]:
+    """The result for JSON; numbers that are not finite are null."""
+    measures = {name: _finite(value) for name, value in result.trust.measures._asdict().items()}
+    return {
+        "records": result.records,
+        "method": str(result.method),
+        "choice": result.choice,
+        "information": _finite(result.information),
+        "verdict": str(result.verdict),
+        "doubts": list(result.doubts),
+        "measures": measures,
+        "seconds": result.seconds,
+        "out": str(out),
+    }
+
+
+def _finite(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

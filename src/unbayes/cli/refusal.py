@@ -1,0 +1,28 @@
+"""Bad input: a sentence on stderr, and an exit code."""
+
+import contextlib
+from collections.abc import Iterator
+
+import typer
+
+# What typer itself exits with, where a command is called wrongly.
+BAD_INPUT = 2
+
+
+class Refused(Exception):
+    """A sentence on what is wrong with the input, and what is expected. It never quotes a record."""
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Turn `Refused` into its sentence and the exit code for bad input."""
+    try:
+        yield
+    except Refused as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(BAD_INPUT) from error
+
+
+def reason(error: OSError) -> str:
+    """What the operating system says, in its words."""
+    return (error.strerror or str(error)).lower()
