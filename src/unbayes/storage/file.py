@@ -48,7 +48,9 @@ def save(
     memory
         What unlearning may use, `trained.memory`. A coreset in it is training data, and then so is the file.
     notes
-        Whatever JSON can hold: how many records there were, how well training converged.
+        Whatever JSON can hold: how many records there were, how well training converged. The command
+        `unbayes erase` finds the columns of a table by ``{"columns": ["age", "dose"], "target": "healed"}``,
+        the inputs in the model's order, and adds what it erased under "erasures".
     """
     arrays: dict[str, np.ndarray] = {}
     tree = {
