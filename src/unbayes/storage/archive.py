@@ -10,12 +10,13 @@ import math
 import os
 import secrets
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import jax.numpy as jnp
 import numpy as np
+
+from unbayes._version import __version__
 
 FORMAT, VERSION, MANIFEST = "unbayes", 2, "manifest.json"
 READABLE_VERSIONS = (1, 2)
@@ -47,7 +48,7 @@ def write_archive(path: Path, kind: str, contents: dict[str, Any], arrays: dict[
         name: {"dtype": array.dtype.name, "shape": array.shape, "sha256": _digest(entries[name])}
         for name, array in arrays.items()
     }
-    header = {"format": FORMAT, "version": VERSION, "library": version("unbayes"), "kind": kind}
+    header = {"format": FORMAT, "version": VERSION, "library": __version__, "kind": kind}
     manifest = {**header, **contents, "arrays": table}
     text = json.dumps({**manifest, "sha256": _digest(canonical(manifest))}, indent=1)
     _write(path, {MANIFEST: text.encode(), **{f"{name}.npy": data for name, data in entries.items()}})
