@@ -31,6 +31,7 @@ from .models import logistic_regression as logistic_regression
 from .models import poisson_regression as poisson_regression
 from .models import softmax_regression as softmax_regression
 from .models import sparse_gp as sparse_gp
+from .numerics.programs import keep_programs as keep_programs
 from .posteriors import AbstractExponentialFamily as AbstractExponentialFamily
 from .posteriors import AbstractFlow as AbstractFlow
 from .posteriors import AbstractGaussian as AbstractGaussian

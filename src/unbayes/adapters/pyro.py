@@ -134,6 +134,11 @@ class TorchModel(AbstractModel):
         """Double precision, outside of PyTorch."""
         return jnp.dtype("float64")
 
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the model holds functions of a user's, which it always does."""
+        return True
+
     def encode(self, records, name: str = "records"):
         """Finite arrays that share their leading axis."""
         return to_arrays(records, name, self.dtype)

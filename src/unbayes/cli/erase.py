@@ -74,7 +74,7 @@ def erase(
         if no_memory:
             saved = saved._replace(memory=None)
         try:
-            result = _unlearn(saved, erased, seed, show_progress=progress and sys.stderr.isatty())
+            result = _unlearn(saved, erased, seed, show_progress=progress and _is_terminal())
         except ValueError as error:
             raise Refused(f"{rows} cannot be erased: {error}") from error
         _save(out, saved, result, earlier)
@@ -97,6 +97,10 @@ def _load(opened: Opened) -> "Saved":
         return ub.load(opened.path)
     except ub.UnreadableFile as error:
         raise Refused(str(error)) from error
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 def _unlearn(saved: "Saved", erased: Any, seed: int, *, show_progress: bool) -> "Unlearned":

@@ -215,6 +215,11 @@ class AbstractModel(Storable):
         return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // elements, 1))
 
     @property
+    def holds_functions(self) -> bool:
+        """Whether the model holds functions of a user's, which may close over anything, data included."""
+        return False
+
+    @property
     def is_log_concave(self) -> bool:
         """Whether log p(record|θ) is concave in θ for every record, so that records only add precision."""
         return False

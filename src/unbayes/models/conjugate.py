@@ -132,6 +132,11 @@ class UnknownNoiseRegression(AbstractConjugateModel):
             raise ValueError("conditional_variance needs a model of known noise")
         self.features, self.prior = features, prior
 
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the features are a function of a user's."""
+        return self.features.holds_functions
+
     def encode(self, records: Any, name: str = "records") -> LinearEvidence:
         """Features and targets."""
         if not isinstance(records, tuple | list) or len(records) != 2:

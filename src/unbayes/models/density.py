@@ -51,6 +51,11 @@ class DensityModel(AbstractModel):
         """Floating-point type."""
         return jnp.dtype(self.float_type)
 
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the model holds functions of a user's, which it always does."""
+        return True
+
     def encode(self, records, name: str = "records"):
         """Finite arrays that share their leading axis; floats get the model's type, integers stay."""
         return to_arrays(records, name, self.dtype)

@@ -38,6 +38,11 @@ class AbstractFeatures(Storable):
         """Whether θ leaves part of f open, so that `variance` returns something."""
         return False
 
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the map is a function of a user's, which may close over anything."""
+        return False
+
     def variance(self, x: Float[Array, "n k"]) -> Float[Array, " n"] | None:
         """Variance of f that θ leaves open, shape (n,); None where θ decides f."""
         return None
@@ -102,6 +107,11 @@ class FunctionFeatures(AbstractFeatures):
     def size(self) -> int:
         """Number p of features: the columns of the function, and one for the bias."""
         return self.outputs + self.bias
+
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the map is a function of a user's, which it is."""
+        return True
 
     def __call__(self, x):
         """Values of the function, with a column of ones in front where there is a bias."""

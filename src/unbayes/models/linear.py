@@ -105,6 +105,11 @@ class LinearModel(AbstractModel):
         return self.dim <= LARGEST_DENSE_DIM
 
     @property
+    def holds_functions(self) -> bool:
+        """Whether the features are a function of a user's."""
+        return self.features.holds_functions
+
+    @property
     def is_log_concave(self) -> bool:
         """As the likelihood says: f is linear in θ."""
         return self.likelihood.is_log_concave

@@ -34,6 +34,11 @@ class AbstractView(AbstractModel):
         return False
 
     @property
+    def holds_functions(self) -> bool:
+        """Whether the model holds functions of a user's."""
+        return self.model.holds_functions
+
+    @property
     def gaussian_prior(self):
         """Prior of the model, where it is Gaussian."""
         return self.model.gaussian_prior

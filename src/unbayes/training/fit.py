@@ -12,6 +12,7 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes.memory import Memory, remember
 from unbayes.models import AbstractConjugateModel, AbstractModel
+from unbayes.numerics.programs import kept
 from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
@@ -57,39 +58,43 @@ def fit(
     require_key(key)
     if memory is not None and not (isinstance(memory, int) and memory >= 0):
         raise ValueError(f"memory must be a number of records to keep, or None, got {memory!r}")
-    evidence = model.encode(records)
+    with kept(model.holds_functions):
+        evidence = model.encode(records)
+        trained = _train(model, evidence, family, method, key, progress)
+        if not np.isfinite(trained.elbo):
+            raise ValueError(
+                f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the "
+                "likelihood and of the inputs, or give a smaller learning rate"
+            )
+        if memory is None:
+            remembered = Memory(count(evidence), trained.stationarity)
+        else:
+            key = jax.random.fold_in(key, 1)
+            # NumPy picks rows in a fraction of the time that JAX takes for them outside compiled code.
+            rows = jax.tree.map(np.asarray, evidence)
+            remembered = remember(trained.posterior, model, rows, memory, trained.stationarity, key=key)
+    return dataclasses.replace(trained, memory=remembered, seconds=time.perf_counter() - started)
+
+
+def _train(model: AbstractModel, evidence, family, method: AbstractTraining | None, key, progress) -> Trained:
+    """Exactly, where the family is conjugate, else by the method given or the family's default."""
     if isinstance(model, AbstractConjugateModel):
         if method is not None:
             raise ValueError(f"method must be left out: the posterior of {type(model).__name__} is exact")
-        trained = _condition(model.prior, model, evidence)
-    else:
-        kind = _require_family(family, model)
-        conjugate = model.conjugate_prior if method is None else None
-        if isinstance(conjugate, kind):
-            trained = _condition(conjugate, model, evidence)
-        else:
-            if method is None:
-                method = NaturalGradientVI() if issubclass(kind, AbstractGaussian) else _by_gradients()
-            # Nothing about natural gradients is random, and splitting a key takes a while.
-            is_random = not isinstance(method, NaturalGradientVI)
-            start_key, run_key = jax.random.split(key) if is_random else (key, key)
-            start = family
-            if isinstance(start, type):
-                start = start.standard(model.dim, model.dtype, key=start_key)
-            trained = method.run(model, evidence, start, key=run_key, progress=progress)
-    if not np.isfinite(trained.elbo):
-        raise ValueError(
-            f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the "
-            "likelihood and of the inputs, or give a smaller learning rate"
-        )
-    if memory is None:
-        kept = Memory(count(evidence), trained.stationarity)
-    else:
-        key = jax.random.fold_in(key, 1)
-        # NumPy picks rows in a fraction of the time that JAX takes for them outside compiled code.
-        rows = jax.tree.map(np.asarray, evidence)
-        kept = remember(trained.posterior, model, rows, memory, trained.stationarity, key=key)
-    return dataclasses.replace(trained, memory=kept, seconds=time.perf_counter() - started)
+        return _condition(model.prior, model, evidence)
+    kind = _require_family(family, model)
+    conjugate = model.conjugate_prior if method is None else None
+    if isinstance(conjugate, kind):
+        return _condition(conjugate, model, evidence)
+    if method is None:
+        method = NaturalGradientVI() if issubclass(kind, AbstractGaussian) else _by_gradients()
+    # Nothing about natural gradients is random, and splitting a key takes a while.
+    is_random = not isinstance(method, NaturalGradientVI)
+    start_key, run_key = jax.random.split(key) if is_random else (key, key)
+    start = family
+    if isinstance(start, type):
+        start = start.standard(model.dim, model.dtype, key=start_key)
+    return method.run(model, evidence, start, key=run_key, progress=progress)
 
 
 def _by_gradients() -> AbstractTraining:

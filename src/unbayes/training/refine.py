@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unbayes.inference.ascent import attainable, is_better, next_step, step_length
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
+from unbayes.numerics.programs import kept
 from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractGaussian, AbstractVariational, GaussianNatural
@@ -67,6 +68,13 @@ def refine(
         from unbayes.training.gradient import GradientVI
 
         return GradientVI().run(model, model.encode(remaining), posterior, key=key, progress=progress)
+    with kept(model.holds_functions):
+        return _refine(posterior, model, remaining, passes, tolerance, nodes, progress, started)
+
+
+def _refine(
+    posterior: AbstractGaussian, model: AbstractModel, remaining, passes, tolerance, nodes, progress, started
+) -> Trained:
     stream = cast(Stream, remaining) if callable(remaining) else _Once(remaining)
     steps = _Steps(model, model.nodes(nodes), stream)
     best = steps.evaluate(posterior)

@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
+from unbayes.numerics.programs import kept
 from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
@@ -56,7 +57,8 @@ def unlearn(
     """
     started = time.perf_counter()
     call = _prepare(posterior, model, method, memory, key)
-    return _solve(call, _summarise(call, erased), progress, started)
+    with kept(model.holds_functions):
+        return _solve(call, _summarise(call, erased), progress, started)
 
 
 def summarise(
@@ -84,7 +86,8 @@ def summarise(
     """
     call = _prepare(posterior, model, method, memory, key)
     _require_additive(call.method)
-    return _summarise(call, erased, identifiers)
+    with kept(model.holds_functions):
+        return _summarise(call, erased, identifiers)
 
 
 def solve(
@@ -107,7 +110,8 @@ def solve(
         raise ValueError(
             "statistics must come from the posterior, model, memory, method and key that are given here"
         )
-    return _solve(call, statistics, progress, started)
+    with kept(model.holds_functions):
+        return _solve(call, statistics, progress, started)
 
 
 def sweep(
@@ -128,14 +132,15 @@ def sweep(
         raise ValueError("lams must hold at least one threshold, got none")
     lams = tuple(require_threshold(lam) for lam in lams)
     call = _prepare(posterior, model, method, None, key)
-    statistics = _summarise(call, erased)
-    first = _measure_evidence(call, statistics)
-    found = method.solve_each(posterior, model, statistics, lams, key=key, progress=progress)
     calls = [call._replace(method=dataclasses.replace(method, lam=lam)) for lam in lams]
-    return [
-        _conclude(each, statistics, first, solution, started)
-        for each, solution in zip(calls, found, strict=True)
-    ]
+    with kept(model.holds_functions):
+        statistics = _summarise(call, erased)
+        first = _measure_evidence(call, statistics)
+        found = method.solve_each(posterior, model, statistics, lams, key=key, progress=progress)
+        return [
+            _conclude(each, statistics, first, solution, started)
+            for each, solution in zip(calls, found, strict=True)
+        ]
 
 
 class _Call(NamedTuple):
@@ -240,9 +245,9 @@ def _conclude(
             f"records{reasons}"
         )
     measures = measure.compare(solution.posterior, call.posterior, call.model, measures, call.key)
-    kept = None
+    handed_on = None
     if call.memory is not None:
-        kept = call.memory.without(statistics.records, statistics.matches, solution.curvature)
+        handed_on = call.memory.without(statistics.records, statistics.matches, solution.curvature)
     return Unlearned(
         posterior=solution.posterior,
         method=call.method,
@@ -251,5 +256,5 @@ def _conclude(
         trust=judge(measures),
         seconds=time.perf_counter() - started,
         trace=solution.trace,
-        memory=kept,
+        memory=handed_on,
     )

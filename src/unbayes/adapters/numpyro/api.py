@@ -34,8 +34,8 @@ class UnlearnedGuide(NamedTuple):
     params
         For the guide, in place of `svi_result.params`; parameters of the model itself are as they were.
     guide
-        The guide that was handed in, or, for an `AutoLaplaceApproximation`, a copy of it that takes its
-        covariance from here: the original computes it anew from the data it was set up with.
+        A copy of the guide that was handed in, without the data that it was set up with, which the original
+        keeps. That of an `AutoLaplaceApproximation` takes its covariance from here.
     result
         The belief over the unconstrained latent vector, a verdict and its reasons.
     """
@@ -66,7 +66,8 @@ def unlearn(
     bound with `functools.partial`. Repeated requests: give the *trained* parameters again, and all the
     records erased so far.
 
-    A guide object itself keeps the arguments it was set up with; this call leaves it as it is.
+    A guide object itself keeps the arguments it was set up with; this call leaves it as it is, and returns a
+    copy without them.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ def unlearn(
     found = trained.with_posterior(result.posterior)
     if isinstance(found, LowRank):
         result = _projected(result, posterior, found)
-    return UnlearnedGuide(found.params, found.guide, result)
+    return UnlearnedGuide(found.params, found.bare, result)
 
 
 def remember(
@@ -142,7 +143,7 @@ def _translate(
         raise TypeError(f"model must be a NumPyro program, a callable, got {type(model).__name__}")
     trained = read(guide, params)
     posterior = trained.posterior
-    program, records = separate(model, guide, trained.constants, args, kwargs, posterior.sample(key))
+    program, records = separate(model, trained.bare, trained.constants, args, kwargs, posterior.sample(key))
     program = dataclasses.replace(program, pointwise=isinstance(trained, Laplace))
     return trained, posterior, program, records
 

@@ -3,6 +3,7 @@
 import abc
 import copy
 import dataclasses
+import weakref
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
+from numpyro.distributions.transforms import biject_to
 from numpyro.infer.autoguide import (
     AutoDiagonalNormal,
     AutoGuide,
@@ -50,6 +52,11 @@ class AbstractTrained(abc.ABC):
     @abc.abstractmethod
     def with_posterior(self, posterior: Any) -> Self:
         """The guide with the parameters that give it the belief `posterior`, or the nearest it can hold."""
+
+    @property
+    def bare(self) -> Any:
+        """The guide without the arguments that it was set up with."""
+        return without_data(self.guide)
 
     @property
     def constants(self) -> dict[str, Any]:
@@ -156,7 +163,7 @@ class LowRank(AbstractTrained):
 
     def with_posterior(self, posterior: FullGaussian) -> Self:
         """The member of the family nearest to `posterior` in KL[low rank‖full], as SVI would find it."""
-        precision = posterior.natural.precision
+        precision = posterior.natural.precision.matrix
         scale, factor = _nearest_low_rank(precision, self.vector("scale"), self._factor)
         return self.updated(loc=posterior.mean, scale=scale, cov_factor=factor)
 
@@ -188,8 +195,8 @@ class Laplace(AbstractTrained):
 
     def with_posterior(self, posterior: FullGaussian) -> Self:
         """The mode, for a copy of the guide that takes the precision from `posterior`."""
-        guide = copy.copy(self.guide)
-        precision = posterior.natural.precision
+        guide = copy.copy(self.bare)
+        precision = posterior.natural.precision.matrix
         guide._hessian_fn = lambda loss, loc: precision
         return dataclasses.replace(self.updated(loc=posterior.mean), guide=guide)
 
@@ -210,7 +217,7 @@ class Flow(AbstractTrained):
                 f"params of an AutoIAFNormal must be of JAX's default type, {jnp.result_type(float)}, "
                 f"got {sorted(map(str, types))}"
             )
-        return GuideFlow(params, self.guide)
+        return GuideFlow(params, self.bare)
 
     def with_posterior(self, posterior: GuideFlow) -> Self:
         """The weights of its networks."""
@@ -238,6 +245,38 @@ def read(guide: AutoGuide, params: Mapping[str, Any]) -> AbstractTrained:
     if not isinstance(params, Mapping):
         raise TypeError(f"params must be a dictionary such as svi_result.params, got {type(params).__name__}")
     return family(guide, dict(params))
+
+
+_bare: "weakref.WeakKeyDictionary[AutoGuide, tuple[int, AutoGuide]]" = weakref.WeakKeyDictionary()
+
+
+def without_data(guide: AutoGuide) -> AutoGuide:
+    """A copy of a guide that samples as before and holds nothing of the data it was set up with.
+
+    The same copy for the same guide, so that what was compiled for it serves again. Its `sample_posterior`
+    gives the latent sites and leaves out deterministic ones, which NumPyro computes from those data.
+    """
+    made_for, bare = _bare.get(guide, (0, guide))
+    if made_for == id(guide.prototype_trace):
+        return bare
+    assert guide.prototype_trace is not None
+    bare: Any = copy.copy(guide)
+    bare.prototype_trace = {name: _without_data(site) for name, site in guide.prototype_trace.items()}
+    supports = {name: bare.prototype_trace[name]["fn"].support for name in guide._init_locs}
+    bare._postprocess_fn = lambda values: {
+        name: biject_to(supports[name])(value) for name, value in values.items() if name in supports
+    }
+    for closure in ("_potential_fn", "_potential_fn_gen", "_loss_fn"):
+        vars(bare).pop(closure, None)
+    _bare[guide] = (id(guide.prototype_trace), bare)
+    return bare
+
+
+def _without_data(site: dict[str, Any]) -> dict[str, Any]:
+    """A site of a trace: of observed and deterministic ones, the name and the kind alone."""
+    if site["type"] in ("param", "plate") or (site["type"] == "sample" and not site["is_observed"]):
+        return {**site, "args": (), "kwargs": {}}
+    return {name: site[name] for name in ("name", "type", "is_observed") if name in site}
 
 
 def _low_rank_covariance(scale: Float[Array, " d"], factor: Float[Array, "d r"]) -> Float[Array, "d d"]:

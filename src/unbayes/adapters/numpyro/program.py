@@ -67,6 +67,11 @@ class Program(AbstractModel):
         """Floating-point type of θ."""
         return jnp.dtype(self.float_type)
 
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the model holds functions of a user's, which a program is."""
+        return True
+
     def encode(self, records: Call, name: str = "records") -> Call:
         """Finite arrays that share their leading axis, with None in place of the arguments that are fixed."""
         return to_arrays(records, name, self.dtype)

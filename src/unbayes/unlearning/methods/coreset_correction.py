@@ -90,12 +90,12 @@ def coreset_correction(
     end = _ascend(posterior, mapped, one_step, coreset, weights, nodes, passes)
     share = min(LARGEST_SAMPLE / records, 1)
     rows = np.arange(len(weights)) if share == 1 else np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int)
-    some, some_weights = jax.tree.map(lambda leaf: leaf[rows], (coreset, weights))
-    uncertainty = _uncertainty(posterior, end.gaussian, mapped, some, some_weights, nodes)
+    uncertainty = _uncertainty(posterior, end.gaussian, mapped, coreset, weights, rows, nodes)
+    stationarity, coverage, uncertainty = jax.device_get((end.stationarity, coverage, uncertainty))
     return Correction(
         posterior=end.gaussian,
         natural=end.target,
-        stationarity=float(end.stationarity),
+        stationarity=float(stationarity),
         coverage=float(coverage),
         uncertainty=float(uncertainty) / share,
     )
@@ -179,8 +179,12 @@ def _ascend(posterior, model: AbstractModel, one_step, coreset, weights, nodes, 
 
 
 @eqx.filter_jit
-def _uncertainty(before, after, model: AbstractModel, coreset, weights, nodes):
-    """½ E‖noise of the natural parameters‖² in the metric of KL, if records were drawn one by one."""
+def _uncertainty(before, after, model: AbstractModel, coreset, weights, rows, nodes):
+    """½ E‖noise of the natural parameters‖² in the metric of KL, if records were drawn one by one.
+
+    The sum over the given rows of the coreset.
+    """
+    coreset, weights = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], (coreset, weights))
 
     def length(record):
         alone = jax.tree.map(lambda leaf: leaf[None], record)
