@@ -80,7 +80,6 @@ def test_terms_of_a_gaussian_prior_are_closed_forms(gaussian):
     assert float(model.expected_log_prior(gaussian, model.nodes())) == pytest.approx(expected, rel=1e-10)
     site = model.prior_site(gaussian, model.nodes())
     kept = precision if isinstance(gaussian, FullGaussian) else np.diag(np.diag(precision))
-    own = site.precision if site.precision.ndim == 2 else np.diag(site.precision)
-    np.testing.assert_allclose(own, kept, rtol=1e-8)
+    np.testing.assert_allclose(site.precision.matrix, kept, rtol=1e-8)
     slope = precision @ (np.asarray(model.prior.mean) - gaussian.mean)
     np.testing.assert_allclose(site.linear, slope + kept @ gaussian.mean, rtol=1e-8)

@@ -136,7 +136,7 @@ def test_statistics_of_a_regression():
     own = row.model.sufficient_statistics(row.model.encode(row.records))
     design = np.c_[np.ones(5), X]
     np.testing.assert_allclose(own.gaussian.linear, design.T @ Y, rtol=1e-12)
-    np.testing.assert_allclose(own.gaussian.precision, design.T @ design, rtol=1e-12)
+    np.testing.assert_allclose(own.gaussian.precision.matrix, design.T @ design, rtol=1e-12)
     assert float(own.shape) == 2.5
     assert float(own.energy) == pytest.approx(0.5 * Y @ Y)
 

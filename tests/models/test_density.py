@@ -8,7 +8,7 @@ from jax.scipy.stats import norm, t
 from scipy import stats
 
 from unbayes.models import DensityModel, GammaShape
-from unbayes.posteriors import DiagonalGaussian, FullGaussian
+from unbayes.posteriors import DensePrecision, DiagonalGaussian, FullGaussian
 
 from .rows import gaussians, grid
 
@@ -58,7 +58,9 @@ def test_sites_are_derivatives_of_expectations(gaussian):
             return model.expected_log_prior(FullGaussian(mean, root), nodes)
 
         sites = model.site(gaussian, evidence, nodes), model.prior_site(gaussian, nodes)
-        return sites, [gaussian.site(jax.grad(f)(mean), -jax.hessian(f)(mean)) for f in (data, prior)]
+        return sites, [
+            gaussian.site(jax.grad(f)(mean), DensePrecision(-jax.hessian(f)(mean))) for f in (data, prior)
+        ]
 
     for own, other in zip(*both_ways(gaussian.mean), strict=True):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8), own, other)
@@ -107,7 +109,7 @@ def test_gamma_shape_expectation_and_site_are_integrals():
     precision = -(ahead - 2 * here + behind) / step**2
     linear = (ahead - behind) / (2 * step) + precision * 0.6
     site = model.site(gaussian, evidence, model.nodes())
-    np.testing.assert_allclose(site.precision, [precision], rtol=1e-4)
+    np.testing.assert_allclose(site.precision.diagonal, [precision], rtol=1e-4)
     np.testing.assert_allclose(site.linear, [linear], rtol=1e-4)
 
 

@@ -7,7 +7,8 @@ import jax.random as jr
 import numpy as np
 import paramax
 
-from unbayes.posteriors import AutoregressiveFlow, FullGaussian
+from unbayes.posteriors import FullGaussian
+from unbayes.posteriors.flow import AutoregressiveFlow
 
 FRAME_MEAN = (0.5, -1.0, 0.3)
 FRAME_SCALE_TRIL = ((1.2, 0.0, 0.0), (-0.4, 0.6, 0.0), (0.2, 0.1, 0.9))

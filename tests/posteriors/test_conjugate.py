@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -113,7 +114,7 @@ def test_parts_of_the_normal_inverse_gamma():
 def test_more_evidence_than_prior_and_data_hold_is_negative_not_nan():
     """Where the precision is no longer positive definite, the noise that is left has no value."""
     natural = REGRESSION.natural
-    indefinite = natural._replace(gaussian=natural.gaussian._replace(precision=-natural.gaussian.precision))
+    indefinite = eqx.tree_at(lambda n: n.gaussian.precision, natural, natural.gaussian.precision * -1)
     prior = NormalInverseGamma([0.0, 0.0], 0.1 * np.eye(2), 1.0, 1.0)
     assert float(REGRESSION.evidence_left(indefinite, prior)) < -1
 

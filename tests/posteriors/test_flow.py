@@ -9,7 +9,8 @@ import paramax
 import pytest
 from scipy import stats
 
-from unbayes.posteriors import AutoregressiveFlow, FullGaussian
+from unbayes.posteriors import FullGaussian
+from unbayes.posteriors.flow import AutoregressiveFlow
 
 from .bent import bent_flow, frame
 

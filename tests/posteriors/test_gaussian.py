@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from unbayes.posteriors import DiagonalGaussian, FullGaussian, GaussianNatural, gaussian_kl
+from unbayes.posteriors import (
+    DensePrecision,
+    DiagonalGaussian,
+    DiagonalPrecision,
+    FullGaussian,
+    GaussianNatural,
+    gaussian_kl,
+)
 
 MEAN = np.array([1.0, -2.0, 0.5])
 ROOT = np.array([[0.5, 0.0, 0.0], [0.3, 1.2, 0.0], [-0.7, 0.1, 2.0]])
@@ -16,6 +23,7 @@ MAKE = {
     "diagonal": lambda mean=MEAN, root=ROOT: DiagonalGaussian(jnp.asarray(mean), np.abs(np.diag(root))),
     "full": lambda mean=MEAN, root=ROOT: FullGaussian(jnp.asarray(mean), root),
 }
+FORMS = {"diagonal": DiagonalPrecision, "full": DensePrecision}
 over_families = pytest.mark.parametrize("family", MAKE)
 
 
@@ -50,8 +58,8 @@ def test_moments_and_natural_parameters(family):
     np.testing.assert_allclose(gaussian.covariance, covariance, rtol=1e-12)
     np.testing.assert_allclose(gaussian.variance, np.diag(covariance), rtol=1e-12)
     np.testing.assert_allclose(gaussian.natural.linear, precision @ MEAN, rtol=1e-10)
-    own = gaussian.natural.precision
-    np.testing.assert_allclose(own if family == "full" else np.diag(own), precision, rtol=0, atol=1e-10)
+    assert isinstance(gaussian.natural.precision, FORMS[family])
+    np.testing.assert_allclose(gaussian.natural.precision.matrix, precision, rtol=0, atol=1e-10)
     np.testing.assert_allclose(gaussian.to_full().covariance, covariance, rtol=1e-12)
 
 
@@ -69,7 +77,7 @@ def test_from_covariance_and_signs_of_columns():
     theta = np.random.default_rng(1).normal(size=(5, 3))
     for other in (flipped, from_covariance, FullGaussian(MEAN, ROOT + np.triu(np.ones((3, 3)), 1))):
         np.testing.assert_allclose(other.log_prob(theta), plain.log_prob(theta), rtol=1e-12)
-        np.testing.assert_allclose(other.natural.precision, plain.natural.precision, rtol=1e-10)
+        np.testing.assert_allclose(other.natural.precision.matrix, plain.natural.precision.matrix, rtol=1e-10)
         assert float(other.entropy()) == pytest.approx(float(plain.entropy()))
         assert float(gaussian_kl(other, plain)) == pytest.approx(0, abs=1e-12)
 
@@ -113,12 +121,11 @@ def test_push_is_the_law_of_a_coloured_draw(family):
 @over_families
 def test_shares_of_precision(family):
     gaussian = MAKE[family]()
-    precision = np.asarray(gaussian.natural.precision)
-    np.testing.assert_allclose(gaussian.shares(0.3 * precision), 0.3)
-    part = np.diag([0.5, 0.0, -0.1])
-    eigenvalues = np.linalg.eigvals(np.asarray(gaussian.covariance) @ part).real
-    shares = gaussian.shares(part if family == "full" else np.diag(part))
-    np.testing.assert_allclose(np.sort(shares), np.sort(eigenvalues), atol=1e-12)
+    np.testing.assert_allclose(gaussian.shares(0.3 * gaussian.natural.precision), 0.3)
+    part = DiagonalPrecision(jnp.array([0.5, 0.0, -0.1]))
+    eigenvalues = np.linalg.eigvals(np.asarray(gaussian.covariance @ part.matrix)).real
+    for same in (part, DensePrecision(part.matrix)):
+        np.testing.assert_allclose(np.sort(gaussian.shares(same)), np.sort(eigenvalues), atol=1e-12)
 
 
 @over_families
@@ -126,16 +133,18 @@ def test_site_of_a_gaussian_factor_is_its_natural_parameters(family):
     """Bonnet and Price are exact for log g(θ) = bᵀθ − ½ θᵀAθ."""
     gaussian = MAKE[family]()
     linear, precision = jnp.array([0.4, -1.0, 2.0]), jnp.asarray(ROOT @ ROOT.T)
-    site = gaussian.site(linear - precision @ gaussian.mean, precision)
+    site = gaussian.site(linear - precision @ gaussian.mean, DensePrecision(precision))
+    assert isinstance(site.precision, FORMS[family])
     if family == "full":
         np.testing.assert_allclose(site.linear, linear, atol=1e-12)
-        np.testing.assert_allclose(site.precision, precision)
+        np.testing.assert_allclose(site.precision.matrix, precision)
     else:
         off_diagonal = precision - jnp.diag(jnp.diag(precision))
         np.testing.assert_allclose(site.linear, linear - off_diagonal @ gaussian.mean, atol=1e-12)
-        np.testing.assert_allclose(site.precision, jnp.diag(precision))
-        given_diagonal = gaussian.site(jnp.zeros(3), jnp.diag(precision))
-        np.testing.assert_allclose(given_diagonal.precision, jnp.diag(precision))
+        np.testing.assert_allclose(site.precision.diagonal, jnp.diag(precision))
+    given_diagonal = gaussian.site(jnp.zeros(3), DiagonalPrecision(jnp.diag(precision)))
+    assert isinstance(given_diagonal.precision, FORMS[family])
+    np.testing.assert_allclose(given_diagonal.precision.matrix, jnp.diag(jnp.diag(precision)))
 
 
 @over_families
@@ -154,14 +163,17 @@ def test_output_covariance_and_gram(family, outputs):
         np.testing.assert_allclose(covariance, expected, rtol=0, atol=1e-10)
     expected = sum(np.kron(w, np.outer(a, a)) for w, a in zip(weights, design, strict=True))
     gram = gaussian.gram(jnp.asarray(design), jnp.asarray(weights))
-    np.testing.assert_allclose(gram, expected if family == "full" else np.diag(expected), atol=1e-12)
+    assert isinstance(gram, FORMS[family])
+    kept = expected if family == "full" else np.diag(np.diag(expected))
+    np.testing.assert_allclose(gram.matrix, kept, atol=1e-12)
 
 
 @over_families
 def test_precision_that_is_not_positive_gives_nan(family):
-    precision = jnp.array([1.0, -1.0]) if family == "diagonal" else jnp.diag(jnp.array([1.0, -1.0]))
-    gaussian = type(MAKE[family]()).from_natural(GaussianNatural(jnp.ones(2), precision))
-    assert bool(jnp.isnan(gaussian.log_prob(jnp.zeros(2))))
+    diagonal = DiagonalPrecision(jnp.array([1.0, -1.0]))
+    for precision in (diagonal, DensePrecision(diagonal.matrix)):
+        gaussian = type(MAKE[family]()).from_natural(GaussianNatural(jnp.ones(2), precision))
+        assert bool(jnp.isnan(gaussian.log_prob(jnp.zeros(2))))
 
 
 @pytest.mark.parametrize("cls", [DiagonalGaussian, FullGaussian])

@@ -1,8 +1,7 @@
-"""What every posterior must do; a new class is covered by adding a row to `ROWS`."""
+"""What every posterior must do; a new class is covered by its example in `tests/constructors.py`."""
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,81 +11,11 @@ import jax.random as jr
 import numpy as np
 import paramax
 import pytest
-from jax.scipy.special import logit
 
-from unbayes.posteriors import (
-    AbstractExponentialFamily,
-    AbstractPosterior,
-    Beta,
-    DiagonalGaussian,
-    Dirichlet,
-    Gamma,
-    GaussianNatural,
-    NormalInverseGamma,
-    RegressionNatural,
-    Table,
-)
+from constructors import POSTERIORS, PosteriorExample, by_name
+from unbayes.posteriors import AbstractExponentialFamily
 
-from .bent import bent_flow, frame
-
-
-class Row(NamedTuple):
-    """How to make a posterior, and how to test it.
-
-    `cover` maps the unit cube of `free` dimensions onto the support; None where that is finite.
-    `evidence` adds to the natural parameters of an exponential family.
-    """
-
-    make: Callable[[], AbstractPosterior]
-    cover: Callable | None
-    free: int
-    evidence: Callable[[], Any] | None = None
-
-
-def line(u):
-    return 2 * logit(u)
-
-
-def half_line(u):
-    return u / (1 - u)
-
-
-def simplex(u):
-    return jnp.stack([u[0], (1 - u[0]) * u[1], (1 - u[0]) * (1 - u[1])])
-
-
-def line_and_half_line(u):
-    return jnp.stack([line(u[0]), half_line(u[1])])
-
-
-ROWS = {
-    "diagonal": Row(
-        lambda: DiagonalGaussian([1.0, -2.0], [0.5, 2.0]),
-        line,
-        2,
-        lambda: GaussianNatural(jnp.array([50.0, -30.0]), jnp.array([100.0, 80.0])),
-    ),
-    "full": Row(
-        lambda: frame(2),
-        line,
-        2,
-        lambda: GaussianNatural(jnp.array([50.0, -30.0]), jnp.array([[100.0, 40.0], [40.0, 80.0]])),
-    ),
-    "inverse flow": Row(lambda: bent_flow(inverse=True), line, 2),
-    "masked flow": Row(lambda: bent_flow(inverse=False), line, 2),
-    "beta": Row(lambda: Beta(3.0, 2.0), lambda u: u, 1, lambda: (jnp.array(90.0), jnp.array(80.0))),
-    "dirichlet": Row(lambda: Dirichlet([2.0, 3.0, 4.0]), simplex, 2, lambda: jnp.array([90.0, 80.0, 99.0])),
-    "gamma": Row(lambda: Gamma(3.0, 2.0), half_line, 1, lambda: (jnp.array(70.0), jnp.array(90.0))),
-    "normal inverse gamma": Row(
-        lambda: NormalInverseGamma([1.5], [[2.0]], 3.0, 2.0),
-        line_and_half_line,
-        2,
-        lambda: RegressionNatural(
-            GaussianNatural(jnp.array([60.0]), jnp.array([[90.0]])), jnp.array(90.0), jnp.array(99.0)
-        ),
-    ),
-    "table": Row(lambda: Table([[0.0, 1.0], [2.0, -1.0], [3.0, 0.5]], [0.3, -0.2, 1.0]), None, 0),
-}
+ROWS = by_name(POSTERIORS)
 EXPONENTIAL = {name: row for name, row in ROWS.items() if row.evidence}
 
 
@@ -127,7 +56,7 @@ def _measured(name: str) -> Measured:
 
 
 @eqx.filter_jit
-def _measure(row: Row, posterior, key, u) -> Measured:
+def _measure(row: PosteriorExample, posterior, key, u) -> Measured:
     draws, joint = posterior.sample_and_log_prob(key, (20, 2000))
     cells, size = (posterior.values, 1.0) if row.cover is None else _cells(row, u)
     points = jnp.concatenate([draws.reshape(-1, posterior.dim), cells])
@@ -145,7 +74,7 @@ def _measure(row: Row, posterior, key, u) -> Measured:
     )
 
 
-def _cells(row: Row, u):
+def _cells(row: PosteriorExample, u):
     """Points that fill the support, and the volume around each."""
     stretch = jnp.linalg.det(jax.vmap(jax.jacfwd(lambda u: row.cover(u)[: row.free]))(u))
     return jax.vmap(row.cover)(u), jnp.abs(stretch) / len(u)

@@ -246,7 +246,7 @@ def test_one_node_is_the_mode_and_the_curvature_there(classes):
     assert found.converged
     np.testing.assert_allclose(jax.grad(log_joint)(at), 0, atol=1e-3)
     curvature = -jax.hessian(log_joint)(at)
-    np.testing.assert_allclose(found.posterior.natural.precision, curvature, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found.posterior.natural.precision.matrix, curvature, rtol=1e-3, atol=1e-3)
 
 
 def test_a_family_that_does_not_fit_is_refused():
