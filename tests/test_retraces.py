@@ -6,7 +6,7 @@ import pytest
 
 import unbayes as ub
 from problems import KEY, logistic, trained
-from unbayes import loop
+from unbayes.inference import stochastic
 
 CALLS = {
     "eubo": ub.EUBO(iterations=5, draws=8),
@@ -100,13 +100,13 @@ def test_a_memory_that_loses_records_traces_nothing():
 def test_sweeps_leave_lapack_alone(method, monkeypatch):
     """Two batches of its calls at once may wait for each other for ever: see `unbayes.numerics.linalg`."""
     problem, programs = logistic(), []
-    advance = loop._advance
+    advance = stochastic._advance
 
     def advance_and_tell(*arguments):
         programs.append(advance.lower(*arguments).as_text())
         return advance(*arguments)
 
-    monkeypatch.setattr(loop, "_advance", advance_and_tell)
+    monkeypatch.setattr(stochastic, "_advance", advance_and_tell)
     unlearning = method(iterations=2, draws=3, whiten=False)
     ub.sweep(trained(logistic), problem.model, problem.erased, method=unlearning, lams=[0.5, 0.1], key=KEY)
     assert len(programs) == 1

@@ -108,19 +108,16 @@ def test_a_random_sample_is_its_own_memory():
     problem = logistic(erased=60)
     full, retrained = _train(problem)
     one = ub.unlearn(full.posterior, problem.model, problem.erased, key=KEY).posterior
-    sampled = ub.unlearn(
-        full.posterior,
-        problem.model,
-        problem.erased,
-        memory=ub.Memory(records=150),
-        method=ub.Auto(sampled=True),
-        key=KEY,
-    )
+    memory = full.memory.with_sample(problem.model, problem.erased, key=KEY)
+    sampled = ub.unlearn(full.posterior, problem.model, problem.erased, memory=memory, key=KEY)
     before, after = (parameter_kl(q, retrained).value for q in (one, sampled.posterior))
     assert after < 0.5 * before
     assert sampled.trust.measures.second_term > 0
-    with pytest.raises(ValueError, match="memory must be given with sampled=True"):
-        ub.unlearn(full.posterior, problem.model, problem.erased, method=ub.Auto(sampled=True), key=KEY)
+    assert sampled.trust.measures.coverage is not None
+    # What is handed on holds none of the erased records.
+    assert (memory.size, sampled.memory.size, sampled.memory.records) == (60, 0, 90)
+    with pytest.raises(ValueError, match="erased must be among the 10 training records, got 60"):
+        ub.Memory(records=10).with_sample(problem.model, problem.erased, key=KEY)
 
 
 def test_batches_with_a_memory_give_the_same():
