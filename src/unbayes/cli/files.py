@@ -57,16 +57,8 @@ def open_file(path: Path, *kinds: str) -> Opened:
         else:
             has_doubles = any(entry["dtype"].endswith("64") for entry in manifest["arrays"].values())
             jax.config.update("jax_enable_x64", has_doubles)
-            _import_classes(manifest)
             return Opened(path, kind, manifest, arrays)
     raise Refused(failures[0])
-
-
-def _import_classes(manifest: dict[str, Any]) -> None:
-    """Import the library's own classes that loading would not find: flows are slow to import."""
-    match manifest.get("posterior"):
-        case {"class": "AutoregressiveFlow"}:
-            import unbayes.posteriors.flow  # noqa: F401
 
 
 def _functions(node: Any) -> Iterator[str]:
