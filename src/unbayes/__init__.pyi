@@ -2,6 +2,7 @@ from . import metrics as metrics
 from . import objectives as objectives
 from ._version import __version__ as __version__
 from .memory import Memory as Memory
+from .models import AbstractConjugateModel as AbstractConjugateModel
 from .models import AbstractFeatures as AbstractFeatures
 from .models import AbstractKernel as AbstractKernel
 from .models import AbstractLikelihood as AbstractLikelihood
@@ -49,6 +50,7 @@ from .posteriors import GaussianNatural as GaussianNatural
 from .posteriors import NormalInverseGamma as NormalInverseGamma
 from .posteriors import Table as Table
 from .posteriors.flow import AutoregressiveFlow as AutoregressiveFlow
+from .progress import AbstractProgress as AbstractProgress
 from .progress import ProgressBar as ProgressBar
 from .storage import UnreadableFile as UnreadableFile
 from .storage import load as load
@@ -76,6 +78,7 @@ from .unlearning import sweep as sweep
 from .unlearning import unlearn as unlearn
 from .unlearning.methods.auto import Auto as Auto
 from .unlearning.methods.bank import BankReverseKL as BankReverseKL
+from .unlearning.methods.descent import AbstractDescent as AbstractDescent
 from .unlearning.methods.eubo import EUBO as EUBO
 from .unlearning.methods.exact import Exact as Exact
 from .unlearning.methods.natural_gradient import NaturalGradient as NaturalGradient
