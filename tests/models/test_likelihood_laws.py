@@ -1,6 +1,5 @@
 """Laws of every likelihood: what its class declares, and its third derivatives."""
 
-import inspect
 from typing import ClassVar
 
 import equinox as eqx
@@ -11,6 +10,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit, log_ndtr
 
+from constructors import LIKELIHOODS, by_name
 from unbayes.models import (
     AbstractLikelihood,
     BernoulliLikelihood,
@@ -21,14 +21,7 @@ from unbayes.models import (
     ProbitLikelihood,
 )
 
-# A likelihood of each class, and valid targets.
-ROWS = {
-    GaussianLikelihood: (lambda: GaussianLikelihood(0.7), [-3.0, 0.0, 2.5]),
-    BernoulliLikelihood: (BernoulliLikelihood, [0.0, 1.0]),
-    ProbitLikelihood: (ProbitLikelihood, [0.0, 1.0]),
-    CategoricalLikelihood: (lambda: CategoricalLikelihood(3), [0, 1, 2]),
-    PoissonLikelihood: (PoissonLikelihood, [0.0, 1.0, 40.0]),
-}
+ROWS = by_name(LIKELIHOODS)
 GRID = np.concatenate([np.linspace(-8, 8, 33), [-60.0, -20.0, 20.0, 60.0]])
 
 
@@ -54,15 +47,7 @@ class ClaimsTooMuch(StudentLikelihood):
     is_conjugate: ClassVar[bool] = True
 
 
-def concrete_classes(base=AbstractLikelihood):
-    """Likelihoods of the library, however deep below the base."""
-    for each in base.__subclasses__():
-        yield from concrete_classes(each)
-        if each.__module__.split(".")[0] == "unbayes" and not inspect.isabstract(each):
-            yield each
-
-
-over_classes = pytest.mark.parametrize("kind", [*concrete_classes()], ids=lambda kind: kind.__name__)
+over_rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
 @eqx.filter_jit
@@ -102,24 +87,20 @@ def is_quadratic(likelihood, targets):
     return np.ptp(curvatures) < 1e-9 * np.abs(curvatures).max()
 
 
-def test_every_likelihood_of_the_library_has_a_row():
-    assert {*concrete_classes()} == set(ROWS)
+@over_rows
+def test_declared_log_concavity_holds(row):
+    likelihood = row.make()
+    assert likelihood.is_log_concave == is_concave(likelihood, row.targets)
 
 
-@over_classes
-def test_declared_log_concavity_holds(kind):
-    make, targets = ROWS[kind]
-    assert kind.is_log_concave == is_concave(make(), targets)
-
-
-@over_classes
-def test_declared_conjugacy_holds(kind):
-    make, targets = ROWS[kind]
-    if kind is CategoricalLikelihood:
+@over_rows
+def test_declared_conjugacy_holds(row):
+    likelihood = row.make()
+    if isinstance(likelihood, CategoricalLikelihood):
         # One direction of f is flat, and so the smallest eigenvalue always zero; another one bends.
-        assert not kind.is_conjugate
+        assert not likelihood.is_conjugate
     else:
-        assert kind.is_conjugate == is_quadratic(make(), targets)
+        assert likelihood.is_conjugate == is_quadratic(likelihood, row.targets)
 
 
 def test_nothing_is_declared_unless_said():
@@ -208,7 +189,7 @@ def test_third_derivatives_of_very_wide_log_odds(scale, dtype):
 @pytest.mark.parametrize("kind", [BernoulliLikelihood, PoissonLikelihood, GaussianLikelihood])
 def test_own_formulas_agree_with_differentiated_curvature(kind):
     """The base class's answer, which the closed forms replace; curvature by finite differences."""
-    likelihood = ROWS[kind][0]()
+    likelihood = LIKELIHOODS[kind][0].make()
     mean = jnp.array([-2.0, 0.1, 1.0, 4.0, -3.0])
     variance, y = jnp.array([0.0, 0.3, 2.0, 9.0, 25.0]), jnp.array([0.0, 1.0, 0.0, 1.0, 1.0])
     own = likelihood.third_derivatives(mean, variance, y)

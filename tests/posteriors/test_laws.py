@@ -48,7 +48,10 @@ def only(names):
 
 @functools.cache
 def _measured(name: str) -> Measured:
-    row, count = ROWS[name], 200
+    return measure(ROWS[name])
+
+
+def measure(row: PosteriorExample, count: int = 200) -> Measured:
     # Arguments, not constants: XLA would fold these while it compiles.
     axes = np.meshgrid(*[(np.arange(count) + 0.5) / count] * row.free, indexing="ij")
     u = np.stack(axes, -1).reshape(-1, row.free) if row.cover else None

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import unbayes as ub
+from constructors import EXAMPLES
 from unbayes import models
 from unbayes.models.view import AbstractView
 from unbayes.storable import Storable, find_class, stored_name
@@ -287,7 +288,9 @@ class TestRoundTrip:
             ub.save(path, diagonal(1), memory=make())
             seen |= classes(manifest_of(path)["memory"])
         within_statistics = {"RegressionNatural", "Sites", "Statistics"}
-        assert seen | within_statistics == {stored_name(cls) for cls in library_classes()}
+        # Those with an example make their round trip in `test_extending`.
+        examples = {cls.__name__ for table in EXAMPLES.values() for cls in table}
+        assert {stored_name(cls) for cls in library_classes()} <= seen | within_statistics | examples
 
 
 class TestOtherSessions:
@@ -323,12 +326,8 @@ class TestOtherSessions:
     def test_a_gaussian_and_its_memory_of_format_1(self):
         saved = ub.load(HERE / "version_1.unbayes")
         memory = saved.memory
-        assert (memory.records, memory.size, memory.is_stand_in, saved.notes) == (
-            30,
-            5,
-            False,
-            {"records": 30},
-        )
+        assert saved.notes == {"records": 30}
+        assert (memory.records, memory.size, memory.is_stand_in) == (30, 5, False)
         assert isinstance(memory.curvature.precision, ub.DensePrecision)
         # The diagonal Gaussian nearest to the dense one is the posterior itself, as it was when trained.
         nearest = ub.DiagonalGaussian.from_natural(memory.curvature)

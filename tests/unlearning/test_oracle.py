@@ -1,4 +1,4 @@
-"""Every method against closed forms and known limits; a new method is covered by adding a row."""
+"""Every method against closed forms and known limits; a new method is covered by its example."""
 
 import jax
 import jax.numpy as jnp
@@ -7,21 +7,13 @@ import optax
 import pytest
 
 import unbayes as ub
-from problems import KEY, bimodal, linear_gaussian, logistic, trained
+from constructors import DECAYING, METHODS, by_name
+from problems import KEY, bimodal, linear_gaussian, logistic, take, trained
 from unbayes.metrics import parameter_kl
 
 OPTIMISED = True
 
-DECAYING = optax.adam(optax.cosine_decay_schedule(1e-2, 1500))
-# Draws whose Monte-Carlo error a method's answer carries: those of one step, or those of the bank.
-METHODS = {
-    "exact": (ub.Exact(), np.inf),
-    "natural gradient": (ub.NaturalGradient(), np.inf),
-    "eubo": (ub.EUBO(iterations=1500, draws=2000, optimizer=DECAYING), 2000),
-    "eubo, minibatches": (ub.EUBO(iterations=1500, draws=2000, optimizer=DECAYING, batch_size=10), 2000),
-    "reverse KL": (ub.ReverseKL(iterations=1500, draws=2000, optimizer=DECAYING), 2000),
-    "reverse KL, bank": (ub.BankReverseKL(draws=20_000), 20_000),
-}
+FOR_GAUSSIANS = {name: example for name, example in by_name(METHODS).items() if not example.for_flows}
 ADJUSTED = {
     "eubo": ub.EUBO(iterations=200, draws=300),
     "reverse KL": ub.ReverseKL(iterations=200, draws=300),
@@ -29,9 +21,9 @@ ADJUSTED = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_reaches_the_exact_answer_on_linear_gaussian_data(name):
-    method, draws = METHODS[name]
+@pytest.mark.parametrize("example", FOR_GAUSSIANS.values(), ids=FOR_GAUSSIANS)
+def test_reaches_the_exact_answer_on_linear_gaussian_data(example):
+    method, draws = example.make(), example.draws
     problem = linear_gaussian()
     full, retrained = trained(linear_gaussian), trained(linear_gaussian, "remaining")
     result = ub.unlearn(full, problem.model, problem.erased, method=method, key=KEY)
@@ -42,6 +34,22 @@ def test_reaches_the_exact_answer_on_linear_gaussian_data(name):
     assert parameter_kl(result.posterior, retrained).value <= 4 * monte_carlo_error + 1e-9
     assert 4 * monte_carlo_error < 0.2 * parameter_kl(full, retrained).value
     assert result.trusted, result.doubts
+
+
+@pytest.mark.parametrize("example", FOR_GAUSSIANS.values(), ids=FOR_GAUSSIANS)
+def test_batches_add_up_unless_rows_are_kept(example):
+    settings = {"method": example.make(), "key": KEY}
+    problem, full = linear_gaussian(), trained(linear_gaussian)
+    batches = [take(problem.erased, rows) for rows in (slice(0, 7), slice(7, 20))]
+    if settings["method"].keeps_rows:
+        with pytest.raises(TypeError, match="reads the erased rows in every iteration"):
+            ub.summarise(full, problem.model, batches[0], **settings)
+        return
+    total = sum(ub.summarise(full, problem.model, batch, **settings) for batch in batches)
+    solved = ub.solve(full, problem.model, total, **settings)
+    at_once = ub.unlearn(full, problem.model, problem.erased, **settings)
+    np.testing.assert_allclose(solved.posterior.mean, at_once.posterior.mean, atol=1e-9, rtol=0)
+    np.testing.assert_allclose(solved.posterior.covariance, at_once.posterior.covariance, atol=1e-9, rtol=0)
 
 
 def _share_of_effective_draws(result):
@@ -134,7 +142,7 @@ def test_methods_for_a_flow():
     for method in (
         ub.BankReverseKL(draws=4000, iterations=400, batch_size=200, optimizer=DECAYING),
         ub.EUBO(iterations=400, draws=100, optimizer=DECAYING),
-        ub.Transport(),
+        *(example.make() for example in by_name(METHODS).values() if example.for_flows),
     ):
         result = ub.unlearn(flow, problem.model, problem.erased, method=method, key=KEY)
         after = parameter_kl(result.posterior, retrained, key=KEY)
