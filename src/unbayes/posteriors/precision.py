@@ -174,8 +174,8 @@ class DiagonalPrecision(AbstractPrecision):
         return self.diagonal * vector
 
     def solve(self, vector):
-        """Λ⁻¹ `vector`, entry by entry."""
-        return vector / self.diagonal
+        """Λ⁻¹ `vector`, entry by entry; NaN where an entry of Λ is not positive."""
+        return vector / jnp.where(self.diagonal > 0, self.diagonal, jnp.nan)
 
     def log_det(self):
         """Sum of the logarithms of the diagonal."""
