@@ -71,8 +71,8 @@ def require_identifiers(identifiers: Iterable[str] | None, records: int) -> tupl
     if identifiers is None:
         return ()
     given = list(identifiers)
-    if not all(isinstance(each, str) for each in given):
-        raise TypeError("identifiers must be strings, such as salted digests of the records' keys")
+    if isinstance(identifiers, str) or not all(isinstance(each, str) for each in given):
+        raise TypeError("identifiers must be a list of strings, such as salted digests of the records' keys")
     if len(given) != records:
         raise ValueError(f"identifiers must name each of the {records} erased records, got {len(given)}")
     if len(set(given)) < len(given):
