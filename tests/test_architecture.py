@@ -46,7 +46,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/_torch": {"torch"},
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
-    "cli": {"typer"},
+    "cli": {"typer", "pyarrow"},
 }
 # What the extra `paper` brings, and typer, which the core brings for its command line.
 PAPER_DEPENDENCIES = {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "typer"}

@@ -7,7 +7,7 @@ from unbayes.trust.limits import (
     DOUBTED_PROJECTION_LOSS,
     DOUBTED_SAMPLING_ERROR,
     DOUBTED_SECOND_TERM,
-    DOUBTED_SHARE,
+    DOUBTED_SHARE_ALONE,
     DOUBTED_SHRINKAGE,
     DOUBTED_STATIONARITY,
     DOUBTED_UNCERTAINTY,
@@ -18,6 +18,7 @@ from unbayes.trust.limits import (
     REFUSED_KHAT,
     REFUSED_SECOND_TERM,
     REFUSED_SHARE,
+    REFUSED_SHARE_ALONE,
 )
 from unbayes.trust.measures import Measures
 from unbayes.trust.verdict import Doubt, Trust, Verdict
@@ -162,11 +163,12 @@ def _share_removed(measures: Measures) -> Doubt | None:
         return None
     share = measures.share_removed or 0.0
     came = f"{share:.0%} of the belief's precision in some direction came from the erased records"
-    if share > REFUSED_SHARE:
-        return Doubt(came, Verdict.RETRAIN)
-    if share > DOUBTED_SHARE and measures.second_term is None:
-        return Doubt(f"{came}; the remaining ones may answer in ways that one step does not see")
-    return None
+    if measures.second_term is not None:
+        return Doubt(came, Verdict.RETRAIN) if share > REFUSED_SHARE else None
+    if share <= DOUBTED_SHARE_ALONE:
+        return None
+    reason = f"{came}; the remaining ones may answer in ways that one step does not see"
+    return Doubt(reason, Verdict.RETRAIN if share > REFUSED_SHARE_ALONE else Verdict.DOUBTFUL)
 
 
 def _coverage(measures: Measures) -> Doubt | None:

@@ -10,11 +10,13 @@ DOUBTED_KHAT, REFUSED_KHAT = 0.7, 1.0
 
 # Second term of the expansion as a multiple of the step. Above the second limit, steps were often seen to do
 # harm (scenarios).
-DOUBTED_SECOND_TERM, REFUSED_SECOND_TERM = 0.2, 5.0
+DOUBTED_SECOND_TERM, REFUSED_SECOND_TERM = 0.2, 10.0
 
-# Largest share of the precision that was removed in some direction, where there is no second term to go by
-# (scenarios).
-DOUBTED_SHARE, REFUSED_SHARE = 0.3, 0.9
+# Largest share of the precision that was removed in some direction (scenarios).
+REFUSED_SHARE = 0.9
+
+# The same where there is no second term to go by (scenarios).
+DOUBTED_SHARE_ALONE, REFUSED_SHARE_ALONE = 0.3, 0.7
 
 # Share of the precision by which erased records may have widened the belief before a model is called not
 # log-concave: integrals of log-concave models are that good. In networks it is 0.24 to 120.
