@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.models import AbstractModel
-from unbayes.models.base import CHUNK_ELEMENTS
-from unbayes.numerics.records import accumulate
+from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, gaussian_kl
 
 

@@ -8,12 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.numerics.records import accumulate, count
+from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, count
 
 # Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
 INFLUENCE_SHARE = 0.5
-# Elements of the table of distances that is held at a time: tens of megabytes.
-CHUNK_ELEMENTS = 1 << 22
 
 
 def draw_coreset(

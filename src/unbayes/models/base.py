@@ -10,7 +10,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes.numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
-from unbayes.numerics.records import accumulate, weighted_sum
+from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
@@ -22,8 +22,6 @@ from unbayes.posteriors import (
 )
 from unbayes.storable import Storable
 
-# Elements that one chunk of records × draws may hold: a few tens of megabytes.
-CHUNK_ELEMENTS = 1 << 22
 # Parameters beyond which differentiating a general model twice, one matrix per node, costs too much.
 LARGEST_DIFFERENTIATED_DIM = 300
 # Parameters beyond which sums of third derivatives, d³ numbers, cost too much.

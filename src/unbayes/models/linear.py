@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.models.base import CHUNK_ELEMENTS, LARGEST_THIRD_DIM, AbstractModel
+from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import AbstractLikelihood, Integrals
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.numerics.linalg import cholesky_of_each, symmetric_third_moment
 from unbayes.numerics.quadrature import Nodes, safe_sqrt
-from unbayes.numerics.records import accumulate, require_records, to_float_array, weighted_sum
+from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, require_records, to_float_array, weighted_sum
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
 from unbayes.posteriors.precision import LARGEST_DENSE_DIM
 from unbayes.storable import Storable

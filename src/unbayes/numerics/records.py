@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+# Elements that one chunk of records × draws may hold: a few tens of megabytes.
+CHUNK_ELEMENTS = 1 << 22
 # Records up to which a batch costs next to nothing, so that smaller ones are filled up to it.
 SMALLEST_BATCH = 128
 # Records beyond which filling up, and copying them for it, would cost more than it saves.

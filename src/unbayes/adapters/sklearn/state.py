@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from unbayes.memory import Memory
 from unbayes.models import LinearModel
-from unbayes.numerics.records import padded
+from unbayes.numerics.records import CHUNK_ELEMENTS, padded
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained, fit
 from unbayes.training.natural import NaturalGradientVI
@@ -21,8 +21,6 @@ from unbayes.unlearning import AbstractMethod, Statistics, Unlearned, solve, sum
 from unbayes.unlearning.methods.exact import Exact
 from unbayes.unlearning.methods.natural_gradient import NaturalGradient
 
-# Elements, values of f times inputs, that one call may hold: some tens of megabytes.
-CHUNK_ELEMENTS = 1 << 22
 QUADRATURE_NODES = 128
 
 Tree = TypeVar("Tree")

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_softmax, one_hot
 from jax.scipy.special import logsumexp
-from scipy.linalg import helmert
 
 from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
 from unbayes.models.likelihoods.targets import require_labels
@@ -35,6 +34,9 @@ class CategoricalLikelihood(AbstractLikelihood):
 
     def rotation(self, dtype):
         """Orthonormal coordinates of f: differences between classes, and in the last row the constant."""
+        # Imported here: scipy.linalg takes a third of the time that JAX does.
+        from scipy.linalg import helmert
+
         return jnp.asarray(np.roll(helmert(self.outputs, full=True), -1, axis=0), dtype)
 
     def encode_targets(self, y, name, dtype):
