@@ -18,7 +18,7 @@ class AbstractProgress(abc.ABC):
 
 
 class Silent(AbstractProgress):
-    """Says nothing."""
+    """Progress that nobody watches."""
 
     silent = True
 

@@ -26,7 +26,7 @@ add_plugins(app)
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line, as the console script `unbayes` does."""
     for stream in (sys.stdout, sys.stderr):
         # A result holds a θ: where the terminal has none, better an escape than no result.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")

@@ -24,7 +24,7 @@ Objective = Callable[[Candidate, PRNGKeyArray], Float[Array, ""]]
 
 
 def minimise(objective: Objective, start: Candidate, **settings) -> tuple[Candidate, Float[np.ndarray, " i"]]:
-    """Follow stochastic gradients of `objective(candidate, key)` from `start`.
+    """Minimise `objective(candidate, key)` from `start`, by stochastic gradients.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ class AbstractConjugateModel(AbstractModel):
 
     @property
     def conjugate_prior(self) -> AbstractExponentialFamily:
-        """The prior itself."""
+        """The prior, which belongs to the conjugate family."""
         return self.prior
 
     def log_prior(self, theta):
@@ -56,13 +56,13 @@ class BetaBernoulli(AbstractConjugateModel):
     prior: Beta
 
     def encode(self, records: Any, name: str = "records") -> Array:
-        """Labels 0 and 1."""
+        """Outcomes as an array of zeros and ones."""
         y = BernoulliLikelihood().encode_targets(records, name, self.dtype)
         require_records(len(y), name)
         return y
 
     def log_likelihood(self, theta, evidence):
-        """Bernoulli log-probability."""
+        """Log-probability of each outcome."""
         return jnp.where(evidence == 1, jnp.log(theta[0]), jnp.log1p(-theta[0]))
 
     def sufficient_statistics(self, evidence):
@@ -77,7 +77,7 @@ class DirichletCategorical(AbstractConjugateModel):
     prior: Dirichlet
 
     def encode(self, records: Any, name: str = "records") -> Array:
-        """Class numbers."""
+        """Outcomes as an array of class numbers."""
         y = CategoricalLikelihood(self.prior.dim).encode_targets(records, name, self.dtype)
         require_records(len(y), name)
         return y
@@ -97,13 +97,13 @@ class GammaPoisson(AbstractConjugateModel):
     prior: Gamma
 
     def encode(self, records: Any, name: str = "records") -> Array:
-        """Non-negative integers."""
+        """Counts as an array of non-negative whole numbers."""
         y = PoissonLikelihood().encode_targets(records, name, self.dtype)
         require_records(len(y), name)
         return y
 
     def log_likelihood(self, theta, evidence):
-        """Poisson log-probability."""
+        """Log-probability of each count."""
         return xlogy(evidence, theta[0]) - theta[0] - gammaln(evidence + 1)
 
     def sufficient_statistics(self, evidence):
@@ -138,7 +138,7 @@ class UnknownNoiseRegression(AbstractConjugateModel):
         return self.features.holds_functions
 
     def encode(self, records: Any, name: str = "records") -> LinearEvidence:
-        """Features and targets."""
+        """Features and targets of a pair (inputs, targets)."""
         if not isinstance(records, tuple | list) or len(records) != 2:
             raise TypeError(f"{name} must be a pair (inputs, targets), got {type(records).__name__}")
         x = to_float_array(records[0], f"{name} inputs", self.dtype, (None, self.features.inputs))
@@ -149,7 +149,7 @@ class UnknownNoiseRegression(AbstractConjugateModel):
         return LinearEvidence(self.features(x), None, y)
 
     def log_likelihood(self, theta, evidence: LinearEvidence):
-        """Normal log-density."""
+        """Log-density of each target."""
         return norm.logpdf(evidence.targets, evidence.design @ theta[:-1], jnp.sqrt(theta[-1]))
 
     def sufficient_statistics(self, evidence: LinearEvidence) -> RegressionNatural:

@@ -91,7 +91,7 @@ class GammaShape(AbstractModel):
 
     @property
     def dim(self) -> int:
-        """One."""
+        """Length of θ, which is one."""
         return 1
 
     @property
@@ -101,7 +101,7 @@ class GammaShape(AbstractModel):
 
     @property
     def gaussian_prior(self) -> AbstractGaussian:
-        """The prior."""
+        """The Gaussian prior over the log-shape."""
         return self.prior
 
     def encode(self, records, name: str = "records"):

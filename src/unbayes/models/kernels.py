@@ -37,7 +37,7 @@ class SquaredExponential(AbstractKernel):
         self.variance = jnp.asarray(variance, self.lengthscales.dtype)
 
     def correlation(self, squared_distance):
-        """Squared exponential."""
+        """Correlation exp(−r²/2) at squared distance r²."""
         return jnp.exp(-0.5 * squared_distance)
 
 
@@ -56,7 +56,7 @@ class Matern(AbstractKernel):
         self.smoothness = smoothness
 
     def correlation(self, squared_distance):
-        """A polynomial times an exponential."""
+        """Correlation at squared distance r²: a polynomial times an exponential."""
         root = safe_sqrt(2 * self.smoothness * squared_distance)
         decay = jnp.exp(-root)
         if self.smoothness == 0.5:

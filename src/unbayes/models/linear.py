@@ -116,7 +116,7 @@ class LinearModel(AbstractModel):
 
     @property
     def gaussian_prior(self) -> AbstractGaussian:
-        """The prior."""
+        """The prior, which is always Gaussian."""
         return self.prior
 
     def encode(self, records: Any, name: str = "records") -> LinearEvidence:

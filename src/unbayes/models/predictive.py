@@ -355,11 +355,11 @@ def _peak(counts, mean, variance):
     added = variance * counts
     total = jnp.log(variance) + mean + added
 
-    def climb(_, log_w):
+    def newton_step(_, log_w):
         return log_w - (log_w + jnp.exp(log_w) - total) / (1 + jnp.exp(log_w))
 
     start = jnp.where(total > 1, jnp.log(jnp.maximum(total, 1)), total)
-    log_w = jax.lax.fori_loop(0, LAMBERT_STEPS, climb, start)
+    log_w = jax.lax.fori_loop(0, LAMBERT_STEPS, newton_step, start)
     # Both forms are exact; each keeps its digits on its own side.
     log_rate = jnp.where(added < 1, mean + added - jnp.exp(log_w), log_w - jnp.log(variance))
     scale = jnp.sqrt(variance)

@@ -37,7 +37,7 @@ class Beta(AbstractExponentialFamily):
 
     @property
     def dim(self) -> int:
-        """One."""
+        """Length of θ, which is one."""
         return 1
 
     @property
@@ -47,7 +47,7 @@ class Beta(AbstractExponentialFamily):
 
     @property
     def natural(self):
-        """The two pseudo-counts."""
+        """The pseudo-counts of successes and of failures."""
         return self.successes, self.failures
 
     def with_natural(self, natural) -> Self:
@@ -152,7 +152,7 @@ class Gamma(AbstractExponentialFamily):
 
     @property
     def dim(self) -> int:
-        """One."""
+        """Length of θ, which is one."""
         return 1
 
     @property

@@ -238,16 +238,16 @@ class DiagonalGaussian(AbstractGaussian):
         return (theta - self.mean) / self.scale
 
     def push(self, inner):
-        """Scales multiply."""
+        """Distribution of `colour(z)` for z from `inner`, whose scales multiply with these."""
         return DiagonalGaussian(self.colour(inner.mean), self.scale * inner.scale)
 
     def output_covariance(self, design, outputs):
-        """Outputs are independent."""
+        """Covariance of f = W a, zero between different outputs."""
         variance = self.variance.reshape(outputs, -1)
         return (design**2 @ variance.T)[:, :, None] * jnp.eye(outputs, dtype=self.dtype)
 
     def gram(self, design, weights):
-        """The diagonal of the sum."""
+        """The diagonal of Σ_n weights_n ⊗ a_n a_nᵀ."""
         return DiagonalPrecision(jnp.einsum("noo,np->op", weights, design**2).reshape(-1))
 
     def to_full(self) -> "FullGaussian":
@@ -307,7 +307,7 @@ class FullGaussian(AbstractGaussian):
         return GaussianNatural(gradient + curvature @ self.mean, curvature)
 
     def toward(self, target, step):
-        """Interpolate natural parameters."""
+        """Gaussian whose natural parameters lie a share `step` of the way to `target`."""
         return self.from_natural(_interpolate(self.natural, target, step))
 
     def shares(self, precision):
@@ -343,7 +343,7 @@ class FullGaussian(AbstractGaussian):
         return inverse_triangular(self.scale_tril) @ (theta - self.mean)
 
     def push(self, inner):
-        """Factors multiply."""
+        """Distribution of `colour(z)` for z from `inner`, whose factor this one multiplies."""
         return FullGaussian(self.colour(inner.mean), self.scale_tril @ inner.scale_tril)
 
     def output_covariance(self, design, outputs):
@@ -353,7 +353,7 @@ class FullGaussian(AbstractGaussian):
         return quadratic_forms(design, self.covariance, outputs)
 
     def gram(self, design, weights):
-        """All of the sum."""
+        """Σ_n weights_n ⊗ a_n a_nᵀ with all its entries."""
         return DensePrecision(dense_gram(design, weights))
 
     def to_full(self) -> "FullGaussian":

@@ -49,7 +49,7 @@ class GradientVI(AbstractTraining):
         key: PRNGKeyArray,
         progress: AbstractProgress | None = None,
     ) -> Trained:
-        """Train from `start`."""
+        """Train a member of a family by following gradients from `start`."""
         loop_key, elbo_key = jr.split(key)
         posterior, trace = minimise(
             NegativeElbo(model, evidence, self.draws, self.batch_size),

@@ -68,7 +68,7 @@ class Unlearned:
 
     @property
     def verdict(self) -> Verdict:
-        """Trusted, doubtful or retrain."""
+        """What to do with the result: trusted, doubtful or retrain."""
         return self.trust.verdict
 
     @property

@@ -96,7 +96,7 @@ class AbstractTrained(abc.ABC):
 
 
 class MeanField(AbstractTrained):
-    """`AutoDiagonalNormal`."""
+    """An `AutoDiagonalNormal` and its parameters."""
 
     @property
     def posterior(self) -> DiagonalGaussian:
@@ -109,7 +109,7 @@ class MeanField(AbstractTrained):
 
 
 class SiteWise(AbstractTrained):
-    """`AutoNormal`: the same, with parameters for each site."""
+    """An `AutoNormal` and its parameters, which are those of each site."""
 
     @property
     def posterior(self) -> DiagonalGaussian:
@@ -135,7 +135,7 @@ class SiteWise(AbstractTrained):
 
 
 class FullRank(AbstractTrained):
-    """`AutoMultivariateNormal`."""
+    """An `AutoMultivariateNormal` and its parameters."""
 
     @property
     def posterior(self) -> FullGaussian:
@@ -202,11 +202,11 @@ class Laplace(AbstractTrained):
 
 
 class Flow(AbstractTrained):
-    """`AutoIAFNormal`."""
+    """An `AutoIAFNormal` and its parameters."""
 
     @property
     def posterior(self) -> GuideFlow:
-        """The flow."""
+        """The flow that the guide gives to its latent vector."""
         if self.guide.latent_dim < 2:
             raise ValueError("guide must have at least two latent dimensions, got an AutoIAFNormal of one")
         names = [f"{self.guide.prefix}_arn__{i}$params" for i in range(self.guide.num_flows)]

@@ -63,10 +63,10 @@ class AbstractLikelihood(Storable):
     def integrals_at(self, f: Float[Array, "o k"], y: Array, weights: Float[Array, " k"]) -> Integrals:
         """Integrals of one record with several outputs, as weighted sums over k values of f."""
         derivatives = self.log_prob, jax.grad(self.log_prob), jax.hessian(self.log_prob)
-        value, slope, bend = (
+        value, slope, second = (
             jnp.tensordot(weights, jax.vmap(each, (1, None))(f, y), 1) for each in derivatives
         )
-        return Integrals(value, slope, -bend)
+        return Integrals(value, slope, -second)
 
     def expected_log_prob(
         self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array

@@ -70,7 +70,7 @@ def coreset_correction(
     weights: Float[np.ndarray, " k"],
     nodes: Nodes,
 ) -> Correction:
-    """Let the remaining records answer to one step.
+    """Correct one step by how the remaining records change their pull, as a coreset shows it.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class AbstractAdjustedObjective(eqx.Module):
 
     @abc.abstractmethod
     def __call__(self, candidate: AbstractPosterior, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Estimate the objective."""
+        """Estimate of the objective at `candidate`, on random numbers from `key`."""
 
 
 class AbstractDescent(AbstractAdjustedMethod):
@@ -53,7 +53,7 @@ class AbstractDescent(AbstractAdjustedMethod):
         lam: Float[Array, "..."],
         log_max: Float[Array, ""],
     ) -> AbstractAdjustedObjective:
-        """What to minimise."""
+        """The function of q̃ that is minimised, for thresholds `lam`."""
 
     def check(self, posterior: AbstractPosterior, model: AbstractModel, memory: Memory | None) -> None:
         """Refuse a posterior that gradients cannot move."""

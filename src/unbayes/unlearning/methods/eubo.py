@@ -43,7 +43,7 @@ class EUBO(AbstractDescent):
     optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
 
     def objective(self, posterior, model, erased, lam, log_max):
-        """Equation (8)."""
+        """The evidence upper bound with an adjusted likelihood, equation (8)."""
         return AdjustedEubo(
             full=posterior,
             model=model,

@@ -42,7 +42,7 @@ class Exact(AbstractMethod):
         return value
 
     def solve(self, posterior, model, statistics, *, memory, key, progress=None) -> Solution:
-        """Subtract it."""
+        """Natural parameters minus what the records had added to them."""
         assert isinstance(posterior, AbstractExponentialFamily)
         return Solution(_subtract(posterior, statistics.value))
 

@@ -66,7 +66,7 @@ class NaturalGradient(AbstractMethod):
 
     @property
     def summary_settings(self) -> tuple:
-        """The number of nodes."""
+        """The number of nodes, at which sites are computed."""
         return (self.nodes,)
 
     def summarise(self, posterior, model, erased, *, key) -> Sites:
@@ -79,7 +79,7 @@ class NaturalGradient(AbstractMethod):
         return value.natural
 
     def solve(self, posterior, model, statistics, *, memory, key, progress=None) -> Solution:
-        """Subtract the sites, as far as the belief stays proper, and let the remaining records answer."""
+        """Subtract the sites, as far as the belief stays proper, and let the remaining records correction."""
         assert isinstance(posterior, AbstractGaussian)
         curvature = None if memory is None else memory.curvature
         step = natural_gradient_step(posterior, model, curvature, statistics.value)
@@ -95,13 +95,13 @@ class NaturalGradient(AbstractMethod):
         found, natural = step.posterior, step.natural
         coreset = None if memory is None else memory.remaining_coreset(statistics.matches)
         if coreset is not None and isinstance(natural.precision, DensePrecision) and not info.keeps_width:
-            answer = coreset_correction(posterior, model, natural, *coreset, model.nodes(self.nodes))
-            found, natural = answer.posterior, answer.natural
+            correction = coreset_correction(posterior, model, natural, *coreset, model.nodes(self.nodes))
+            found, natural = correction.posterior, correction.natural
             measured |= {
                 "second_term": parameter_kl(found, step.posterior).value,
-                "coverage": answer.coverage,
-                "uncertainty": answer.uncertainty,
-                "unsettled": answer.stationarity,
+                "coverage": correction.coverage,
+                "uncertainty": correction.uncertainty,
+                "unsettled": correction.stationarity,
             }
         return Solution(found, measured=measured, curvature=None if curvature is None else natural)
 

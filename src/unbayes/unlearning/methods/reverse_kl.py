@@ -41,7 +41,7 @@ class ReverseKL(AbstractDescent):
     optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
 
     def objective(self, posterior, model, erased, lam, log_max):
-        """Equation (9)."""
+        """The part of the reverse KL, equation (9), that depends on q̃."""
         return WeightedCrossEntropy(
             full=posterior, model=model, erased=erased, lam=lam, log_max=log_max, draws=self.draws
         )
