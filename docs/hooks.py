@@ -2,7 +2,7 @@
 
 On a page, `::: public MODULE` stands for one entry per public class or function that is
 defined in that module or below it; `::: contracts MODULE` for one per abstract class.
-Options under it hold for each.
+Options under it hold for each. Of two listings that fit a name, the closer one has it.
 """
 
 import ast
@@ -26,7 +26,8 @@ def on_pre_build(**kwargs: Any) -> None:
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
     """Write listings out."""
-    return LISTING.sub(_entries, markdown)
+    listed = [(found["kind"], found["module"]) for found in LISTING.finditer(markdown)]
+    return LISTING.sub(functools.partial(_entries, listed), markdown)
 
 
 @functools.cache
@@ -42,16 +43,23 @@ def public_names() -> dict[str, str]:
     }
 
 
-def _entries(listing: re.Match[str]) -> str:
+def _entries(listed: list[tuple[str, str]], listing: re.Match[str]) -> str:
+    kind, module = listing["kind"], listing["module"]
     found = [
         name
         for name, home in public_names().items()
-        if f"{home}.".startswith(f"{listing['module']}.")
-        and name.startswith("Abstract") == (listing["kind"] == "contracts")
+        if name.startswith("Abstract") == (kind == "contracts")
+        and module == _closest(home, [each for other, each in listed if other == kind])
     ]
     if not found:
-        raise ValueError(f"{listing['module']} has no {listing['kind']} names to list")
+        raise ValueError(f"{module} has no {kind} names to list")
     return "\n".join(f"::: unbayes.{name}\n{listing['options']}" for name in found)
+
+
+def _closest(home: str, modules: list[str]) -> str:
+    """The innermost of the modules that hold `home`; '' where none does."""
+    around = [module for module in modules if f"{home}.".startswith(f"{module}.")]
+    return max(around, key=len, default="")
 
 
 def _home(module: str, name: str) -> str:
