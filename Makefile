@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-.PHONY: help demo reproduce readme test test-slow test-torch docs docs-build bench trust lint format clean
+.PHONY: help demo reproduce readme test test-all test-slow test-torch docs docs-build bench trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -24,8 +24,11 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
 	$(BIN)/python -m unbayes_paper.demo
 
-test: $(VENV)/.installed lint  ## Lint, then all tests but the slow ones; they build the documentation, too.
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+test: $(VENV)/.installed lint  ## Lint, types, and the tests that take little time; they build the site, too.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long and not slow"
+
+test-all: $(VENV)/.installed  ## The tests that take longer: every experiment, every adapter in depth.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "long and not slow"
 
 test-slow: $(VENV)/.installed  ## The tests marked slow: the paper's own long settings, many seeds.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
@@ -46,8 +49,9 @@ reproduce: $(VENV)/.installed  ## Every experiment of the paper, quick: results/
 readme: $(VENV)/.installed  ## Put the table and pictures of results/ into the README.
 	$(BIN)/python -m unbayes_paper.readme results README.md
 
-bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, .json and .png.
+bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md and start.md.
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/start.py
 
 trust: $(VENV)/.installed  ## When results are trusted, over 146 scenarios: benchmarks/trust.md and .json.
 	$(BIN)/python benchmarks/trust.py

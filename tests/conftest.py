@@ -8,11 +8,11 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-# Most of the time goes into compiling: programs are optimised less, hardly at all where a test file does not
-# say OPTIMISED, and kept for the worker that made them and the processes that it starts.
-WORKER = os.environ.get("PYTEST_XDIST_WORKER", "alone")
+# Most of the time goes into compiling, so the compiler is asked for less than a user gets: programs are
+# optimised less, hardly at all where a test file does not say OPTIMISED. They are kept for all workers, the
+# processes that tests start, and the next run.
 KEEPING = {
-    "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "programs" / WORKER),
+    "jax_compilation_cache_dir": str(Path(__file__).parents[1] / ".pytest_cache" / "programs"),
     "jax_persistent_cache_min_compile_time_secs": 0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }

@@ -13,7 +13,13 @@ from unbayes.inference.newton import find_mode, laplace
 from unbayes.models import AbstractModel
 from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.numerics.records import padded
-from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian
+from unbayes.posteriors import (
+    AbstractGaussian,
+    DensePrecision,
+    DiagonalGaussian,
+    FullGaussian,
+    GaussianNatural,
+)
 from unbayes.progress import AbstractProgress, Silent
 from unbayes.training.base import AbstractTraining, Trained
 
@@ -117,8 +123,11 @@ def _init(
     mode = find_mode(bound, start, tolerance)
     if issubclass(family, DiagonalGaussian):
         first = DiagonalGaussian(mode.theta, jnp.diagonal(mode.precision) ** -0.5)
-    else:
+    elif issubclass(family, FullGaussian):
         first = FullGaussian(mode.theta, mode.scale_tril)
+    else:
+        precision = DensePrecision(mode.precision)
+        first = family.from_natural(GaussianNatural(precision @ mode.theta, precision))
     return init(bound, first, iterations, mixing), mode.passes
 
 
