@@ -769,4 +769,4 @@ class TestRefusals:
             manifest["arrays"] = {name: manifest["arrays"][name] for name in kept}
 
         tamper(path, edit, drop)
-        assert_refused(path, "posterior cannot be rebuilt as a AutoregressiveFlow")
+        assert_refused(path, "posterior cannot be rebuilt as AutoregressiveFlow")

@@ -12,6 +12,7 @@ from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import AbstractLikelihood, Integrals
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.numerics.linalg import cholesky_of_each, symmetric_third_moment
+from unbayes.numerics.programs import kept
 from unbayes.numerics.quadrature import Nodes, safe_sqrt
 from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, require_records, to_float_array, weighted_sum
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
@@ -288,14 +289,15 @@ class LinearModel(AbstractModel):
         By quadrature where the posterior is Gaussian, on `draws` nodes where f has several outputs; otherwise
         from `draws` samples of θ, for which `key` must be given.
         """
-        design, variance = self.encode_inputs(x)
-        if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
-            return _quadrature_predictive(self, posterior, design, variance)
-        if isinstance(posterior, AbstractGaussian):
-            return _node_predictive(self, posterior, design, self.nodes(draws))
-        if key is None:
-            raise ValueError("key must be given: this predictive distribution is sampled")
-        return _sampled_predictive(self, posterior, design, variance, key, draws)
+        with kept(self.holds_functions):
+            design, variance = self.encode_inputs(x)
+            if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
+                return _quadrature_predictive(self, posterior, design, variance)
+            if isinstance(posterior, AbstractGaussian):
+                return _node_predictive(self, posterior, design, self.nodes(draws))
+            if key is None:
+                raise ValueError("key must be given: this predictive distribution is sampled")
+            return _sampled_predictive(self, posterior, design, variance, key, draws)
 
     def log_predictive(
         self,

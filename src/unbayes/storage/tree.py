@@ -66,7 +66,7 @@ def _rebuild_object(name: str, parts: dict, path: str, arrays, functions) -> Any
     try:
         return cls.from_stored(fields)
     except Exception as error:
-        raise UnreadableFile(f"{path} cannot be rebuilt as a {name}: {error}") from error
+        raise UnreadableFile(f"{path} cannot be rebuilt as {name}: {error}") from error
 
 
 def _function_fields(cls: type) -> set[str]:

@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes.metrics import information
 from unbayes.models import AbstractModel
+from unbayes.numerics.records import padded
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
@@ -39,7 +40,7 @@ def site(posterior: AbstractPosterior, model: AbstractModel, evidence: Any) -> G
     """What the records had added to a Gaussian posterior; None where log-concavity does not bound it."""
     if not isinstance(posterior, AbstractGaussian) or not model.is_log_concave:
         return None
-    return _site(posterior, model, evidence)
+    return _site(posterior, model, *padded(evidence, posterior.dtype))
 
 
 def evidence_left(posterior: AbstractPosterior, model: AbstractModel, site: Any, *, is_exact: bool):
@@ -90,8 +91,8 @@ def rose(trace: np.ndarray) -> bool:
 
 
 @eqx.filter_jit
-def _site(gaussian: AbstractGaussian, model: AbstractModel, evidence):
-    return model.site(gaussian, evidence, model.nodes())
+def _site(gaussian: AbstractGaussian, model: AbstractModel, evidence, weights):
+    return model.site(gaussian, evidence, model.nodes(), weights)
 
 
 @eqx.filter_jit
