@@ -15,6 +15,10 @@ ROOT = Path(__file__).parent.parent
 NEEDS = {"tutorials/gpytorch.md": "gpytorch", "tutorials/pyro.md": "pyro"}
 
 
+# Pages that the quick tests run; the others take longer.
+QUICK = {"quickstart.md", "extending.md"}
+
+
 FETCHED = re.compile(r'(?:src|rel="[a-z ]*(?:stylesheet|preconnect|icon)" href)="(?:https?:)?//[^"]*')
 STYLED = re.compile(r"""url\(['"]?(?!#|data:)([^)'"]+)""")
 SETTINGS = {"jax_enable_x64": False, "jax_numpy_dtype_promotion": "standard"}
@@ -32,7 +36,9 @@ def settings_of_a_user(tmp_path, monkeypatch):
         jax.config.update(name, value)
 
 
-@pytest.mark.parametrize("page", pages.pages())
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[] if page in QUICK else pytest.mark.long) for page in pages.pages()]
+)
 @pytest.mark.usefixtures("settings_of_a_user")
 def test_the_page_runs(page):
     if page in NEEDS:

@@ -157,7 +157,12 @@ def standard_promotion():
         yield
 
 
-@pytest.mark.parametrize("guide", ["AutoNormal", "AutoMultivariateNormal", "AutoLaplaceApproximation"])
+LONG_GUIDES = ["AutoMultivariateNormal", "AutoLaplaceApproximation"]
+
+
+@pytest.mark.parametrize(
+    "guide", ["AutoNormal", *(pytest.param(guide, marks=pytest.mark.long) for guide in LONG_GUIDES)]
+)
 @pytest.mark.usefixtures("standard_promotion")
 def test_no_erased_row_is_reachable_from_an_unlearned_guide(guide):
     numpyro = pytest.importorskip("numpyro")

@@ -98,7 +98,7 @@ def test_a_memory_that_loses_records_traces_nothing():
 
 @pytest.mark.parametrize("method", [ub.EUBO, ub.ReverseKL])
 def test_sweeps_leave_lapack_alone(method, monkeypatch):
-    """Two batches of its calls at once may wait for each other for ever: see `unbayes.numerics.linalg`."""
+    """Two batches of its calls at once may wait for each other for ever: see `unbayes._numerics.linalg`."""
     problem, programs = logistic(), []
     advance = stochastic._advance
 

@@ -1,5 +1,6 @@
 from . import metrics as metrics
 from . import objectives as objectives
+from ._numerics.programs import keep_programs as keep_programs
 from ._version import __version__ as __version__
 from .memory import Memory as Memory
 from .models import AbstractConjugateModel as AbstractConjugateModel
@@ -32,7 +33,6 @@ from .models import logistic_regression as logistic_regression
 from .models import poisson_regression as poisson_regression
 from .models import softmax_regression as softmax_regression
 from .models import sparse_gp as sparse_gp
-from .numerics.programs import keep_programs as keep_programs
 from .posteriors import AbstractExponentialFamily as AbstractExponentialFamily
 from .posteriors import AbstractFlow as AbstractFlow
 from .posteriors import AbstractGaussian as AbstractGaussian

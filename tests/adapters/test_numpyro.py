@@ -138,6 +138,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.long
 def test_unlearned_is_closer_to_retrained_than_trained_is(row):
     case = row.make()
     with numpyro_settings(row.dtype):
@@ -193,6 +194,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.long
 def test_a_network_forgets_poisoned_records(name):
     family, size, method, verdict = NETWORKS[name]
     case = network()

@@ -72,6 +72,7 @@ def prediction(estimator, X):
 
 
 @pytest.mark.parametrize("name", ["linear", "logistic", "process", "process classes"])
+@pytest.mark.long
 def test_scikit_learns_own_checks(name):
     estimator = clone(ESTIMATORS[name])
     if is_classifier(estimator):
@@ -109,6 +110,7 @@ def _distance(name, X, left, right):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.long
 def test_close_to_training_without_the_erased_records(name):
     """With the scales and inducing inputs that were chosen with them, which unlearning does not touch."""
     X, y = data(name)
@@ -127,6 +129,7 @@ def test_close_to_training_without_the_erased_records(name):
 
 
 @pytest.mark.parametrize("name", ["process", "process classes"])
+@pytest.mark.long
 def test_refit_starts_afresh(name):
     X, y = data(name)
     gone, left = erase(name)
@@ -192,6 +195,7 @@ def test_frames_keep_their_columns(frame):
         estimator.unlearn(swapped, y[gone])
 
 
+@pytest.mark.long
 def test_pipelines_and_searches():
     X, y = data("logistic")
     steps = make_pipeline(StandardScaler(), clone(ESTIMATORS["logistic"]))
@@ -288,6 +292,7 @@ def test_scales_maximise_the_evidence():
     np.testing.assert_allclose(ours.predict(X), X @ ours.coef_ + ours.intercept_, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_scales_of_a_process_maximise_the_evidence():
     """With an inducing input at every record the bound is the evidence itself."""
     rng = np.random.default_rng(0)
@@ -317,6 +322,7 @@ def _held_out(load, *estimators, **split):
     return [make_pipeline(StandardScaler(), e).fit(seen_X, seen_y).score(new_X, new_y) for e in estimators]
 
 
+@pytest.mark.long
 def test_accuracy_on_real_data():
     """Within a percentage point of scikit-learn as it comes.
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from unbayes._numerics.quadrature import Nodes, gauss_hermite
 from unbayes.models import (
     BernoulliLikelihood,
     InducingInputs,
@@ -19,7 +20,6 @@ from unbayes.models import (
     softmax_regression,
     sparse_gp,
 )
-from unbayes.numerics.quadrature import Nodes, gauss_hermite
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
 
 INPUTS = np.array([[0.5], [-1.0], [2.0], [0.1], [-0.4]])

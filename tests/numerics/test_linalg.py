@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.linalg import solve_triangular
 
 from problems import KEY
-from unbayes.numerics.linalg import LARGEST_SUBSTITUTED, cholesky_of_each, inverse_triangular
+from unbayes._numerics.linalg import LARGEST_SUBSTITUTED, cholesky_of_each, inverse_triangular
 
 
 def test_factors_are_those_of_lapack(dtype):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unbayes.numerics.quadrature import (
+from unbayes._numerics.quadrature import (
     gauss_hermite,
     gauss_laguerre,
     quasi_random_nodes,

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from unbayes.numerics.records import accumulate, count, minibatch, require_records, to_float_array
+from unbayes._numerics.records import accumulate, count, minibatch, require_records, to_float_array
 
 RECORDS = {"x": jnp.arange(22.0).reshape(11, 2), "y": jnp.arange(11)}
 

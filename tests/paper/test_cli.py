@@ -35,6 +35,7 @@ def test_unknown_names_are_refused():
     assert "no experiment is called sun" in " ".join(refused.output.replace("│", " ").split())
 
 
+@pytest.mark.long
 def test_one_experiment(tmp_path):
     arguments = ["reproduce", "bounds", "--quick", "--seeds", "1", "--output", str(tmp_path)]
     done = RUNNER.invoke(cli.app, arguments)

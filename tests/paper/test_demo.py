@@ -12,6 +12,7 @@ from unbayes_paper import demo
 OPTIMISED = True
 
 
+@pytest.mark.long
 def test_the_demo_prints_one_table_and_draws_one_picture(tmp_path, monkeypatch):
     names = ["natural gradient", "… with a memory", "EUBO, λ=1e-9", "bank, λ=0"]
     assert set(names) <= set(demo.METHODS)

@@ -10,6 +10,7 @@ from unbayes_paper.data import DataMissing
 from unbayes_paper.lab import Lab
 
 OPTIMISED = True
+pytestmark = pytest.mark.long
 
 # Claims of the paper that a quick run bears out, by the beginning of their text. The others take more
 # iterations, or do not hold at all, as the full report says.

@@ -20,8 +20,8 @@ import pytest
 import unbayes as ub
 from constructors import EXAMPLES
 from unbayes import models
+from unbayes._storable import Storable, find_class, stored_name
 from unbayes.models.view import AbstractView
-from unbayes.storable import Storable, find_class, stored_name
 from unbayes.storage import Saved, UnreadableFile
 
 HERE = pathlib.Path(__file__).parent

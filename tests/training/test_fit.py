@@ -139,6 +139,7 @@ def test_wide_priors_start_at_the_mode(dtype):
     assert np.abs(np.asarray(result.posterior.mean[1:]) - [4, -3, 2, 0]).max() < 1.5
 
 
+@pytest.mark.long
 def test_a_flow_does_at_least_as_well_as_the_gaussian_it_starts_from():
     problem = logistic()
     gaussian = ub.fit(problem.model, problem.full, key=KEY)
@@ -196,6 +197,7 @@ def test_watching_natural_gradients_does_not_change_them():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.long
 def test_mixed_steps_reach_the_same_belief_sooner(classes, dtype):
     """Well separated classes, where beliefs are wide and plain steps swing to and fro."""
     inputs = 3 * np.random.default_rng(1).normal(size=(60, 4))

@@ -10,6 +10,7 @@ from unbayes.metrics import parameter_kl
 
 
 @pytest.mark.parametrize("scenario", ["moon", "random", "yellow 30", "yellow 40", "yellow 50"])
+@pytest.mark.long
 def test_a_fifth_of_the_passes_of_a_cold_start(scenario):
     """Passes until the ELBO is within a thousandth of a nat of its maximum."""
     problem = moon(scenario)

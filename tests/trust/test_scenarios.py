@@ -12,6 +12,7 @@ NEGLIGIBLE = 1e-6
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.long
 def test_nothing_harmful_is_trusted(name):
     problem = PROBLEMS[name]
     full = ub.fit(problem.model, problem.full, memory=60, key=KEY)

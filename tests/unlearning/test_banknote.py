@@ -32,6 +32,7 @@ def _distances(problem, retrained, posterior):
     ]
 
 
+@pytest.mark.long
 def test_random_records():
     """412 at random, as the authors drew them: from 9.2e-4 to below what EUBO and reverse KL reach."""
     problem = _problem(lambda x, y: np.random.RandomState(0).permutation(len(y))[960:])

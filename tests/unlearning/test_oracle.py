@@ -133,6 +133,7 @@ def test_unlearning_brings_the_posterior_closer_to_retraining(name, dtype):
     assert parameter_kl(result.posterior, retrained).value < 0.8 * parameter_kl(full, retrained).value
 
 
+@pytest.mark.long
 def test_methods_for_a_flow():
     """A flow around the exact posterior of a linear model ends near the exact answer."""
     problem = linear_gaussian()

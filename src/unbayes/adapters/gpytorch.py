@@ -28,6 +28,7 @@ from gpytorch.variational import (
 from jaxtyping import PRNGKeyArray
 
 from unbayes import memory as memories
+from unbayes._validation import require_key
 from unbayes.adapters._torch import assign, to_array, to_double
 from unbayes.inference.ascent import stationarity
 from unbayes.memory import Memory
@@ -47,7 +48,6 @@ from unbayes.progress import AbstractProgress
 from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning import unlearn as unlearn_from_posterior
 from unbayes.unlearning.methods.auto import Auto
-from unbayes.validation import require_key
 
 AUTO = Auto()
 # Difference between a module's own prior and ours, relative to its variance, that is more than rounding.

@@ -23,9 +23,9 @@ from pyro.primitives import validation_enabled
 from torch.distributions import biject_to
 from torch.func import grad, jacrev, vmap
 
+from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, count, to_arrays
 from unbayes.adapters._torch import assign, call_back, to_array, to_double
 from unbayes.models.base import AbstractModel
-from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, count, to_arrays
 from unbayes.posteriors import AbstractGaussian, DensePrecision, DiagonalGaussian, FullGaussian
 from unbayes.progress import AbstractProgress
 from unbayes.unlearning import AbstractMethod, Unlearned

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unbayes._numerics.quadrature import Nodes
 from unbayes.inference.mixing import History
 from unbayes.models import AbstractModel
-from unbayes.numerics.quadrature import Nodes
 from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPrecision,

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unbayes._numerics.linalg import inverse_cholesky
+from unbayes._numerics.quadrature import centre_node
+from unbayes._numerics.records import weighted_sum
 from unbayes.inference.ascent import SMALLEST_STEP, Bound, backtrack
-from unbayes.numerics.linalg import inverse_cholesky
-from unbayes.numerics.quadrature import centre_node
-from unbayes.numerics.records import weighted_sum
 from unbayes.posteriors import FullGaussian
 
 # Gain of a step of L-BFGS at which Newton steps take over, as a share of the tolerance and of log p(θ, D),

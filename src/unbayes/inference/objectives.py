@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate
 from unbayes.models import AbstractModel
-from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, gaussian_kl
 
 

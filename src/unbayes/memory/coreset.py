@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, count
+from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, count
 
 # Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
 INFLUENCE_SHARE = 0.5

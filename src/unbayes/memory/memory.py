@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.fingerprint import fingerprint
+from unbayes._numerics.records import count, padded
+from unbayes._storable import Storable
 from unbayes.inference.ascent import Bound
 from unbayes.memory.coreset import count_matches, draw_coreset, draw_rows
 from unbayes.models import AbstractModel
-from unbayes.numerics.fingerprint import fingerprint
-from unbayes.numerics.records import count, padded
 from unbayes.posteriors import (
     AbstractFlow,
     AbstractGaussian,
@@ -22,7 +23,6 @@ from unbayes.posteriors import (
     GaussianNatural,
     matched_gaussian,
 )
-from unbayes.storable import Storable
 
 # Nodes, where quadrature is not possible: influence only says which records to draw more often.
 INFLUENCE_NODES = 64

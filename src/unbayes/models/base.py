@@ -9,8 +9,9 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
-from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
+from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
+from unbayes._storable import Storable
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
@@ -20,7 +21,6 @@ from unbayes.posteriors import (
     GaussianNatural,
     gaussian_kl,
 )
-from unbayes.storable import Storable
 
 # Parameters beyond which differentiating a general model twice, one matrix per node, costs too much.
 LARGEST_DIFFERENTIATED_DIM = 300

@@ -8,11 +8,11 @@ from jax.scipy.special import gammaln, xlogy
 from jax.scipy.stats import norm
 from jaxtyping import Array
 
+from unbayes._numerics.records import require_records, to_float_array
 from unbayes.models.base import AbstractModel
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, PoissonLikelihood
 from unbayes.models.linear import LinearEvidence
-from unbayes.numerics.records import require_records, to_float_array
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     Beta,

@@ -10,8 +10,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
+from unbayes._numerics.records import require_records, to_arrays, to_float_array
 from unbayes.models.base import AbstractModel
-from unbayes.numerics.records import require_records, to_arrays, to_float_array
 from unbayes.posteriors import AbstractGaussian
 
 

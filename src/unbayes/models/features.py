@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from unbayes._storable import Storable
 from unbayes.models.kernels import AbstractKernel
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
-from unbayes.storable import Storable
 
 
 class AbstractFeatures(Storable):

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unbayes.numerics.quadrature import safe_sqrt
-from unbayes.storable import Storable
+from unbayes._numerics.quadrature import safe_sqrt
+from unbayes._storable import Storable
 
 
 class AbstractKernel(Storable):

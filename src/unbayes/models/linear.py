@@ -7,17 +7,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.linalg import cholesky_of_each, symmetric_third_moment
+from unbayes._numerics.programs import kept
+from unbayes._numerics.quadrature import Nodes, safe_sqrt
+from unbayes._numerics.records import (
+    CHUNK_ELEMENTS,
+    accumulate,
+    require_records,
+    to_float_array,
+    weighted_sum,
+)
+from unbayes._storable import Storable
 from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import AbstractLikelihood, Integrals
 from unbayes.models.predictive import AbstractPredictive
-from unbayes.numerics.linalg import cholesky_of_each, symmetric_third_moment
-from unbayes.numerics.programs import kept
-from unbayes.numerics.quadrature import Nodes, safe_sqrt
-from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, require_records, to_float_array, weighted_sum
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
 from unbayes.posteriors.precision import LARGEST_DENSE_DIM
-from unbayes.storable import Storable
 
 # Outputs beyond which third derivatives of the likelihood, outputs³ numbers a record, cost too much.
 LARGEST_THIRD_OUTPUTS = 3

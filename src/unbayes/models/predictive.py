@@ -12,8 +12,8 @@ from jax.scipy.special import gammaln, logsumexp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int
 
-from unbayes.numerics.quadrature import gauss_hermite
-from unbayes.numerics.records import accumulate
+from unbayes._numerics.quadrature import gauss_hermite
+from unbayes._numerics.records import accumulate
 
 # Inputs × counts whose probabilities are computed at once: tens of megabytes with a thousand components.
 COUNTS_AT_ONCE = 1 << 13

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from unbayes.storable import Storable
+from unbayes._storable import Storable
 
 
 class AbstractPosterior(Storable):

@@ -12,11 +12,11 @@ from jax.scipy.special import betaln, digamma, gammaln, logsumexp
 from jax.scipy.stats import beta, dirichlet, gamma
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._storable import Storable
 from unbayes.posteriors.base import AbstractExponentialFamily, float_array
 from unbayes.posteriors.gaussian import LOG_2PI, FullGaussian
 from unbayes.posteriors.natural import GaussianNatural
 from unbayes.posteriors.precision import DensePrecision
-from unbayes.storable import Storable
 
 
 class Beta(AbstractExponentialFamily):

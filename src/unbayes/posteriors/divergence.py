@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from unbayes.numerics.linalg import inverse_triangular
+from unbayes._numerics.linalg import inverse_triangular
 from unbayes.posteriors.gaussian import AbstractGaussian, DiagonalGaussian, FullGaussian
 from unbayes.posteriors.natural import GaussianNatural
 

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes.numerics.linalg import dense_gram, inverse_triangular, quadratic_forms
+from unbayes._numerics.linalg import dense_gram, inverse_triangular, quadratic_forms
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
 from unbayes.posteriors.natural import GaussianNatural
 from unbayes.posteriors.precision import AbstractPrecision, DensePrecision, DiagonalPrecision

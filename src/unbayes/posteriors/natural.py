@@ -2,8 +2,8 @@
 
 from jaxtyping import Array, Float
 
+from unbayes._storable import Storable
 from unbayes.posteriors.precision import AbstractPrecision
-from unbayes.storable import Storable
 
 
 class GaussianNatural(Storable):

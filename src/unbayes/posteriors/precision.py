@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
-from unbayes.numerics.linalg import inverse_cholesky
-from unbayes.storable import Storable
+from unbayes._numerics.linalg import inverse_cholesky
+from unbayes._storable import Storable
 
 if TYPE_CHECKING:
     from unbayes.posteriors.gaussian import AbstractGaussian

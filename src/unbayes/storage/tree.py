@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unbayes.storable import Storable, find_class, stored_name
+from unbayes._storable import Storable, find_class, stored_name
 from unbayes.storage.archive import DTYPES, UnreadableFile
 
 

@@ -8,11 +8,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from unbayes._validation import require_settings
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
-from unbayes.validation import require_settings
 
 
 @dataclasses.dataclass(frozen=True)

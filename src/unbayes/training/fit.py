@@ -10,15 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from unbayes._numerics.programs import kept
+from unbayes._numerics.records import count
+from unbayes._validation import require_key
 from unbayes.memory import Memory, remember
 from unbayes.models import AbstractConjugateModel, AbstractModel
-from unbayes.numerics.programs import kept
-from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
 from unbayes.training.base import AbstractTraining, Trained
 from unbayes.training.natural import NaturalGradientVI
-from unbayes.validation import require_key
 
 
 def fit(

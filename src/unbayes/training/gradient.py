@@ -7,11 +7,11 @@ import jax.random as jr
 import optax
 from jaxtyping import PRNGKeyArray
 
+from unbayes._numerics.records import count, minibatch
 from unbayes.inference.ascent import stationarity as measure_stationarity
 from unbayes.inference.objectives import elbo
 from unbayes.inference.stochastic import ADAM, minimise
 from unbayes.models import AbstractModel
-from unbayes.numerics.records import count, minibatch
 from unbayes.posteriors import AbstractGaussian, AbstractVariational
 from unbayes.progress import AbstractProgress
 from unbayes.training.base import AbstractTraining, Trained

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes._numerics.records import padded
 from unbayes.inference.ascent import AscentState, Bound, attainable, init, resume
 from unbayes.inference.newton import find_mode, laplace
 from unbayes.models import AbstractModel
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes.numerics.records import padded
 from unbayes.posteriors import (
     AbstractGaussian,
     DensePrecision,

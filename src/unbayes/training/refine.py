@@ -8,16 +8,16 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.programs import kept
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes._numerics.records import count
+from unbayes._validation import require_key
 from unbayes.inference.ascent import attainable, is_better, next_step, step_length
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
-from unbayes.numerics.programs import kept
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractGaussian, AbstractVariational, GaussianNatural
 from unbayes.progress import AbstractProgress, Silent
 from unbayes.training.base import Trained
-from unbayes.validation import require_key
 
 Stream = Callable[[], Iterable[Any]]
 

@@ -10,7 +10,7 @@ DOUBTED_KHAT, REFUSED_KHAT = 0.7, 1.0
 
 # Second term of the expansion as a multiple of the step. Above the second limit, steps were often seen to do
 # harm (scenarios).
-DOUBTED_SECOND_TERM, REFUSED_SECOND_TERM = 0.2, 10.0
+DOUBTED_SECOND_TERM, REFUSED_SECOND_TERM = 0.2, 7.0
 
 # Largest share of the precision that was removed in some direction (scenarios).
 REFUSED_SHARE = 0.9

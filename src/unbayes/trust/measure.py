@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from unbayes._numerics.records import padded
 from unbayes.metrics import information
 from unbayes.models import AbstractModel
-from unbayes.numerics.records import padded
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,

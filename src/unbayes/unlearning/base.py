@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
+from unbayes._numerics.fingerprint import fingerprint
+from unbayes._validation import require_settings
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
-from unbayes.numerics.fingerprint import fingerprint
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
 from unbayes.unlearning.result import Solution
 from unbayes.unlearning.statistics import Statistics
-from unbayes.validation import require_settings
 
 
 class AbstractMethod(eqx.Module):

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import PRNGKeyArray
 
+from unbayes._numerics.programs import kept
+from unbayes._numerics.records import count
+from unbayes._validation import require_key, require_threshold
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
-from unbayes.numerics.programs import kept
-from unbayes.numerics.records import count
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
 from unbayes.trust import Measures, RetrainingNeeded, judge, measure
@@ -20,7 +21,6 @@ from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
 from unbayes.unlearning.methods.auto import Auto
 from unbayes.unlearning.result import Solution, Unlearned
 from unbayes.unlearning.statistics import Statistics, require_identifiers
-from unbayes.validation import require_key, require_threshold
 
 AUTO = Auto()
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unbayes.storable import Storable
+from unbayes._storable import Storable
 
 
 class Statistics(Storable):

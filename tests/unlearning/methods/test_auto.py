@@ -76,6 +76,7 @@ def erasures(draw):
     st.booleans(),
     st.sampled_from(["as it is", "with an outlier", "with duplicates"]),
 )
+@pytest.mark.long
 def test_never_nan_never_indefinite_never_silent(erasure, family, remember, data):
     _, rows = erasure
     x, y = (np.array(part) for part in logistic().full)

@@ -33,7 +33,9 @@ def _train(problem, memory=None, family=ub.FullGaussian):
 
 
 @pytest.mark.parametrize("family", [ub.FullGaussian, ub.DiagonalGaussian])
-@pytest.mark.parametrize("make", [logistic, poisson, correlated])
+@pytest.mark.parametrize(
+    "make", [logistic, *(pytest.param(make, marks=pytest.mark.long) for make in (poisson, correlated))]
+)
 def test_a_memory_of_all_records_gives_retraining(make, family):
     problem = make()
     full, retrained = _train(problem, memory=1000, family=family)
@@ -89,6 +91,7 @@ def test_curvature_points_a_diagonal_posterior_in_the_right_direction():
     assert dense.memory.curvature is not None
 
 
+@pytest.mark.long
 def test_a_softmax_layer_with_curvature_improves_on_doing_nothing():
     rng = np.random.default_rng(0)
     hidden = np.maximum(rng.normal(size=(400, 3)) @ rng.normal(size=(3, 12)), 0)

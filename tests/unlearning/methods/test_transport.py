@@ -21,6 +21,7 @@ def _flow():
     return ub.fit(problem.model, problem.full, family=start, method=training, memory=60, key=KEY)
 
 
+@pytest.mark.long
 def test_closer_to_retraining_and_closer_still_with_a_memory():
     problem, flow = logistic(), _flow()
     retrained = trained(logistic, "remaining")

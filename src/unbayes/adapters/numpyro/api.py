@@ -10,6 +10,7 @@ from numpyro.infer.autoguide import AutoGuide
 
 import unbayes.memory
 import unbayes.unlearning
+from unbayes._validation import require_key
 from unbayes.adapters.numpyro.arguments import separate
 from unbayes.adapters.numpyro.guides import AbstractTrained, Laplace, LowRank, read
 from unbayes.adapters.numpyro.program import Program
@@ -21,7 +22,6 @@ from unbayes.progress import AbstractProgress
 from unbayes.trust import judge
 from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning.methods.auto import Auto
-from unbayes.validation import require_key
 
 AUTO = Auto()
 

@@ -16,8 +16,8 @@ from jaxtyping import Array, Float
 from numpyro import handlers
 from numpyro.infer.autoguide import AutoGuide
 
+from unbayes._numerics.records import count, to_arrays
 from unbayes.adapters.numpyro.program import Call, Program, constrain, latent_shapes, prototype, run
-from unbayes.numerics.records import count, to_arrays
 
 BIND = "bind arguments that are not data with functools.partial"
 

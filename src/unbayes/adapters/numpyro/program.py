@@ -14,9 +14,9 @@ from numpyro.distributions.transforms import biject_to
 from numpyro.infer.autoguide import AutoGuide
 from numpyro.infer.util import compute_log_probs
 
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
+from unbayes._numerics.records import count, to_arrays
 from unbayes.models import AbstractModel
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
-from unbayes.numerics.records import count, to_arrays
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -15,9 +15,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.adapters.sklearn.state import Framed, State
 from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained
 from unbayes.training.natural import NaturalGradientVI

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from unbayes._numerics.records import CHUNK_ELEMENTS, padded
 from unbayes.memory import Memory
 from unbayes.models import LinearModel
-from unbayes.numerics.records import CHUNK_ELEMENTS, padded
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained, fit
 from unbayes.training.natural import NaturalGradientVI

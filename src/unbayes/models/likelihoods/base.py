@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unbayes._numerics.quadrature import gauss_hermite, safe_sqrt
+from unbayes._storable import Storable
 from unbayes.models.predictive import AbstractPredictive
-from unbayes.numerics.quadrature import gauss_hermite, safe_sqrt
-from unbayes.storable import Storable
 
 
 class Integrals(NamedTuple):

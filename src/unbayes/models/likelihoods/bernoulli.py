@@ -10,10 +10,10 @@ from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from unbayes._numerics.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt
 from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
 from unbayes.models.likelihoods.targets import require_labels
 from unbayes.models.predictive import ClassPredictive
-from unbayes.numerics.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt
 
 # Standard deviation of f, in log-odds, from which quadrature over the log-odds beats that over the noise.
 WIDE = 1.8

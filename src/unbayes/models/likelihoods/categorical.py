@@ -9,10 +9,10 @@ import numpy as np
 from jax.nn import log_softmax, one_hot
 from jax.scipy.special import logsumexp
 
+from unbayes._numerics.linalg import mean_outer
 from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
 from unbayes.models.likelihoods.targets import require_labels
 from unbayes.models.predictive import ClassPredictive
-from unbayes.numerics.linalg import mean_outer
 
 
 class CategoricalLikelihood(AbstractLikelihood):

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from unbayes._numerics.records import to_float_array
 from unbayes.models.likelihoods.base import AbstractLikelihood
 from unbayes.models.predictive import NormalPredictive
-from unbayes.numerics.records import to_float_array
 from unbayes.posteriors.gaussian import LOG_2PI
 
 

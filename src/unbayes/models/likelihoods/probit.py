@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, logsumexp, ndtr
 from jax.scipy.stats import norm
 
+from unbayes._numerics.quadrature import safe_sqrt, trapezoid
 from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
 from unbayes.models.likelihoods.targets import require_labels
 from unbayes.models.predictive import ClassPredictive
-from unbayes.numerics.quadrature import safe_sqrt, trapezoid
 
 # Standard deviation of f beyond which third derivatives come from the curvature, by Stein's lemma.
 WIDE = 1.0

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from unbayes.numerics.records import to_float_array
+from unbayes._numerics.records import to_float_array
 
 
 def require_labels(y: Any, classes: int, name: str, dtype: jnp.dtype) -> Float[Array, " n"]:

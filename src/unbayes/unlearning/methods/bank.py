@@ -8,9 +8,9 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.quadrature import random_nodes
 from unbayes.inference.objectives import cross_entropy, removal_log_weights
 from unbayes.inference.stochastic import ADAM, minimise_each
-from unbayes.numerics.quadrature import random_nodes
 from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPosterior,

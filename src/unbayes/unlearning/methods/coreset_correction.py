@@ -21,11 +21,11 @@ import numpy as np
 from jax.scipy.linalg import cholesky, solve_triangular
 from jaxtyping import Array, Float
 
+from unbayes._numerics.quadrature import Nodes
+from unbayes._numerics.records import padded
 from unbayes.inference.ascent import AscentState, Bound, ascend
 from unbayes.models import AbstractModel
 from unbayes.models.view import AbstractView
-from unbayes.numerics.quadrature import Nodes
-from unbayes.numerics.records import padded
 from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural
 from unbayes.unlearning.methods.step import squared_length
 

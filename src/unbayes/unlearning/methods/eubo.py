@@ -7,10 +7,10 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.records import count, minibatch
 from unbayes.inference.objectives import eubo
 from unbayes.inference.stochastic import ADAM
 from unbayes.models import AbstractModel
-from unbayes.numerics.records import count, minibatch
 from unbayes.posteriors import AbstractPosterior
 from unbayes.unlearning.methods.descent import AbstractAdjustedObjective, AbstractDescent
 

@@ -10,11 +10,11 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes._numerics.records import padded
 from unbayes.memory import Memory
 from unbayes.metrics import parameter_kl
 from unbayes.models import AbstractModel
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes.numerics.records import padded
 from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPosterior,

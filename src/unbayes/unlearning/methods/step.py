@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
+from unbayes._numerics.linalg import inverse_triangular
+from unbayes._storable import Storable
 from unbayes.models import AbstractModel
-from unbayes.numerics.linalg import inverse_triangular
 from unbayes.posteriors import (
     AbstractGaussian,
     AbstractPrecision,
@@ -28,7 +29,6 @@ from unbayes.posteriors import (
     FullGaussian,
     GaussianNatural,
 )
-from unbayes.storable import Storable
 from unbayes.trust.limits import LARGEST_NEGATIVE_SHARE
 
 

@@ -13,12 +13,12 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
+from unbayes._numerics.linalg import inverse_triangular
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
 from unbayes.metrics import parameter_kl
 from unbayes.models import AbstractModel
 from unbayes.models.view import AbstractView
-from unbayes.numerics.linalg import inverse_triangular
-from unbayes.numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes.numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
 from unbayes.posteriors import AbstractFlow, DensePrecision, FullGaussian, matched_gaussian
 from unbayes.unlearning.base import AbstractMethod
 from unbayes.unlearning.methods.natural_gradient import NaturalGradient

@@ -1,5 +1,5 @@
 """Quadrature, linear algebra, batches of records, fingerprints, compilation: what all rooms stand on."""
 
-from unbayes.numerics.programs import keep_by_default
+from unbayes._numerics.programs import keep_by_default
 
 keep_by_default()

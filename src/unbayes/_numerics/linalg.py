@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from unbayes.numerics.records import accumulate
+from unbayes._numerics.records import accumulate
 
 # Blocks of a triangular matrix up to this size are inverted row by row, larger ones by products.
 LARGEST_SUBSTITUTED = 32
