@@ -143,6 +143,11 @@ class TorchModel(AbstractModel):
         """Finite arrays that share their leading axis."""
         return to_arrays(records, name, self.dtype)
 
+    @property
+    def has_third_derivatives(self) -> bool:
+        """Whether third derivatives are affordable: PyTorch is asked for two at most."""
+        return False
+
     def log_prior(self, theta):
         """Not known: unlearning needs the posterior and the likelihood only."""
         raise TypeError("a guide does not tell the prior of its model")
