@@ -80,7 +80,8 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
     if not np.isfinite(converted).all():
         bad = int(np.argwhere(~np.isfinite(converted))[0][0])
         raise ValueError(f"{name} must be finite in {converted.dtype}, got {array[bad]} in row {bad}")
-    return jnp.asarray(converted)
+    # Unlike `jnp.asarray`, this compiles nothing.
+    return jax.device_put(converted)
 
 
 def to_arrays(records: Any, name: str, dtype: jnp.dtype) -> Any:
@@ -96,7 +97,7 @@ def to_arrays(records: Any, name: str, dtype: jnp.dtype) -> Any:
         if leaf.ndim == 0:
             raise ValueError(f"{name} must have the records along their leading axis, got a scalar")
         checked = to_float_array(leaf, name, dtype, (None,) * leaf.ndim)
-        arrays.append(jnp.asarray(leaf) if leaf.dtype.kind in "iub" else checked)
+        arrays.append(jax.device_put(leaf) if leaf.dtype.kind in "iub" else checked)
     lengths = {len(array) for array in arrays}
     if len(lengths) > 1:
         raise ValueError(f"{name} must share their leading axis, got lengths {sorted(lengths)}")
@@ -110,7 +111,7 @@ def require_records(total: int, name: str) -> None:
         raise ValueError(f"{name} must hold at least one record, got none")
 
 
-def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, jax.Array]:
+def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, Any]:
     """The records up to a round number, the last one repeated, and weights that count only the given ones.
 
     Compiled functions then serve many numbers of records: a little work in vain saves seconds of compiling.
@@ -120,7 +121,7 @@ def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, jax.Array]:
     size = max(total, SMALLEST_BATCH)
     grain = 1 << (size.bit_length() - 4) if size < LARGEST_FILLED else 1
     extra = -(-size // grain) * grain - total
-    weights = jnp.asarray(np.repeat(np.array([1, 0], dtype), [total, extra]))
+    weights = np.repeat(np.array([1, 0], dtype), [total, extra])
     if not extra:
         return records, weights
     rows = np.minimum(np.arange(total + extra), total - 1)

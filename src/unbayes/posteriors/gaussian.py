@@ -54,9 +54,14 @@ class AbstractGaussian(AbstractVariational, AbstractExponentialFamily):
 
     def evidence_left(self, natural: GaussianNatural, prior: "AbstractGaussian") -> Float[Array, ""]:
         """Least share of precision that `natural` holds beyond `prior`."""
-        held = self.natural.precision
-        taken = held - held.restrict(natural.precision)
-        return 1 - self.shares(taken + held.restrict(prior.natural.precision)).max()
+        return self.evidence_left_without(self.natural - natural, prior)
+
+    def evidence_left_without(self, site: GaussianNatural, prior: "AbstractGaussian") -> Float[Array, ""]:
+        """Least share of precision that is left beyond `prior` once `site` is taken away."""
+        taken, given = (
+            self.site(self.mean, each).precision for each in (site.precision, prior.natural.precision)
+        )
+        return 1 - self.shares(taken + given).max()
 
     @abc.abstractmethod
     def toward(self, target: GaussianNatural, step: Float[Array, ""] | float) -> Self:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from unbayes._storable import Storable, find_class, stored_name
@@ -46,7 +45,7 @@ def rebuild(node: Any, path: str, arrays: dict[str, np.ndarray], functions: dict
         case {"dict": {**parts}}:
             return {key: rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}
         case {"array": str(name)} if name in arrays:
-            return jnp.asarray(arrays.pop(name))
+            return jax.device_put(arrays.pop(name))
         case {"function": str(name)}:
             if not callable(functions.get(name)):
                 raise ValueError(f"functions must hold the function {name!r}, which no file can store")

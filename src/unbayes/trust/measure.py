@@ -64,12 +64,13 @@ def compare(
         return measures._replace(information=information(found, full, key=key).value)
     conjugate = measures.is_exact or model.gaussian_prior is None
     prior = model.conjugate_prior if conjugate else model.gaussian_prior
-    numbers = jax.device_get(_compare(found, full, prior))
+    is_change_known = measures.change is not None
+    numbers = jax.device_get(_compare(found, full, prior, is_change_known, measures.is_exact))
     removed, known = float(numbers["information"]), float(numbers["known"])
     return measures._replace(
         information=removed,
         information_share=removed / known if known > 0 else None,
-        change=None if numbers["change"] is None else float(numbers["change"]),
+        change=measures.change if numbers["change"] is None else float(numbers["change"]),
         is_prior=measures.is_exact and bool(numbers["distance_to_prior"] <= rounding(full)),
     )
 
@@ -97,22 +98,24 @@ def _site(gaussian: AbstractGaussian, model: AbstractModel, evidence, weights):
 
 @eqx.filter_jit
 def _evidence_left(posterior: AbstractExponentialFamily, prior, site):
-    natural = posterior.natural
     if isinstance(posterior, AbstractGaussian):
-        held = natural.precision
-        left = GaussianNatural(natural.linear, held - held.restrict(site.precision))
-    else:
-        left = jax.tree.map(jnp.subtract, natural, site)
-    return posterior.evidence_left(left, prior)
+        return posterior.evidence_left_without(site, prior)
+    return posterior.evidence_left(jax.tree.map(jnp.subtract, posterior.natural, site), prior)
 
 
 @eqx.filter_jit
-def _compare(found: AbstractExponentialFamily, full: AbstractExponentialFamily, prior) -> dict[str, Any]:
+def _compare(
+    found: AbstractExponentialFamily,
+    full: AbstractExponentialFamily,
+    prior,
+    is_change_known: bool,
+    is_exact: bool,
+) -> dict[str, Any]:
     change = None
-    if isinstance(found, AbstractGaussian) and isinstance(full, AbstractGaussian):
+    if isinstance(found, AbstractGaussian) and isinstance(full, AbstractGaussian) and not is_change_known:
         change = gaussian_kl(found, full)
     distance = jnp.inf
-    if type(found) is type(prior):
+    if is_exact and type(found) is type(prior):
         pairs = zip(jax.tree.leaves(found.natural), jax.tree.leaves(prior.natural), strict=True)
         distance = jnp.stack([(jnp.abs(new - old) / (1 + jnp.abs(old))).max() for new, old in pairs]).max()
     return {

@@ -26,8 +26,8 @@ from unbayes._numerics.records import padded
 from unbayes.inference.ascent import AscentState, Bound, ascend
 from unbayes.models import AbstractModel
 from unbayes.models.view import AbstractView
-from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural
-from unbayes.unlearning.methods.step import squared_length
+from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural, gaussian_kl
+from unbayes.unlearning.methods.step import Step, squared_length
 
 # Share of the precision that counts as known to all: directions that the coreset tells next to nothing of, or
 # that no record does, stay as they are.
@@ -47,6 +47,8 @@ class Correction(NamedTuple):
         The belief at the fixed point.
     natural
         Its natural parameters, dense also where it is diagonal.
+    change, second_term
+        KL, in nats, from the belief to the trained one, and to that of one step.
     stationarity
         KL, in nats, that is left between the belief and the fixed point.
     coverage
@@ -57,6 +59,8 @@ class Correction(NamedTuple):
 
     posterior: AbstractGaussian
     natural: GaussianNatural
+    change: float
+    second_term: float
     stationarity: float
     coverage: float
     uncertainty: float
@@ -65,7 +69,7 @@ class Correction(NamedTuple):
 def coreset_correction(
     posterior: AbstractGaussian,
     model: AbstractModel,
-    one_step: GaussianNatural,
+    step: Step,
     coreset: Any,
     weights: Float[np.ndarray, " k"],
     nodes: Nodes,
@@ -76,8 +80,8 @@ def coreset_correction(
     ----------
     posterior
         q(θ|D).
-    one_step
-        η − Σ_{D_e} s_i(q), dense.
+    step
+        One step, with its natural parameters η − Σ_{D_e} s_i(q) dense.
     coreset, weights
         Some of the remaining records, as evidence, and how many each stands for; zero for erased ones.
     """
@@ -85,19 +89,22 @@ def coreset_correction(
     records = len(weights)
     coreset, present = padded(coreset, weights.dtype)
     weights = np.pad(weights, (0, len(present) - records))
-    mapped, weights, coverage = _map_coreset(posterior, model, one_step, coreset, weights, nodes)
+    mapped, weights, coverage = _map_coreset(posterior, model, step.natural, coreset, weights, nodes)
     passes = SAMPLED_PASSES if model.is_sampled else PASSES
-    end = _ascend(posterior, mapped, one_step, coreset, weights, nodes, passes)
+    end, *lengths = _ascend(posterior, mapped, step, coreset, weights, nodes, passes)
     share = min(LARGEST_SAMPLE / records, 1)
     rows = np.arange(len(weights)) if share == 1 else np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int)
     uncertainty = _uncertainty(posterior, end.gaussian, mapped, coreset, weights, rows, nodes)
-    stationarity, coverage, uncertainty = jax.device_get((end.stationarity, coverage, uncertainty))
+    numbers = jax.device_get((*lengths, end.stationarity, coverage, uncertainty))
+    change, second_term, stationarity, coverage, uncertainty = map(float, numbers)
     return Correction(
         posterior=end.gaussian,
         natural=end.target,
-        stationarity=float(stationarity),
-        coverage=float(coverage),
-        uncertainty=float(uncertainty) / share,
+        change=change,
+        second_term=second_term,
+        stationarity=stationarity,
+        coverage=coverage,
+        uncertainty=uncertainty / share,
     )
 
 
@@ -173,9 +180,13 @@ def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
 
 
 @eqx.filter_jit
-def _ascend(posterior, model: AbstractModel, one_step, coreset, weights, nodes, passes: int) -> AscentState:
-    base = one_step - model.site(posterior, coreset, nodes, weights)
-    return ascend(Bound(model, coreset, nodes, weights, base), posterior, passes, TOLERANCE)
+def _ascend(
+    posterior, model: AbstractModel, step: Step, coreset, weights, nodes, passes: int
+) -> tuple[AscentState, Float[Array, ""], Float[Array, ""]]:
+    """The fixed point, and how far it is from the trained belief and from one step."""
+    base = step.natural - model.site(posterior, coreset, nodes, weights)
+    end = ascend(Bound(model, coreset, nodes, weights, base), posterior, passes, TOLERANCE)
+    return end, gaussian_kl(end.gaussian, posterior), gaussian_kl(end.gaussian, step.posterior)
 
 
 @eqx.filter_jit

@@ -13,7 +13,6 @@ import jax
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import padded
 from unbayes.memory import Memory
-from unbayes.metrics import parameter_kl
 from unbayes.models import AbstractModel
 from unbayes.posteriors import (
     AbstractGaussian,
@@ -89,16 +88,18 @@ class NaturalGradient(AbstractMethod):
             "least_share_removed": float(info.least_share),
             "keeps_width": bool(info.keeps_width),
             "step": float(info.taken),
+            "change": float(info.change),
             "second_term": None if info.second_term is None else float(info.second_term),
             "knows_curvature": curvature is not None or not isinstance(posterior, DiagonalGaussian),
         }
         found, natural = step.posterior, step.natural
         coreset = None if memory is None else memory.remaining_coreset(statistics.matches)
         if coreset is not None and isinstance(natural.precision, DensePrecision) and not info.keeps_width:
-            correction = coreset_correction(posterior, model, natural, *coreset, model.nodes(self.nodes))
+            correction = coreset_correction(posterior, model, step, *coreset, model.nodes(self.nodes))
             found, natural = correction.posterior, correction.natural
             measured |= {
-                "second_term": parameter_kl(found, step.posterior).value,
+                "change": correction.change,
+                "second_term": correction.second_term,
                 "coverage": correction.coverage,
                 "uncertainty": correction.uncertainty,
                 "unsettled": correction.stationarity,

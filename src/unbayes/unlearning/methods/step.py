@@ -28,6 +28,7 @@ from unbayes.posteriors import (
     DiagonalPrecision,
     FullGaussian,
     GaussianNatural,
+    gaussian_kl,
 )
 from unbayes.trust.limits import LARGEST_NEGATIVE_SHARE
 
@@ -59,6 +60,8 @@ class StepInfo(NamedTuple):
         Whether the precision stays, since these are no shares of it.
     taken
         Part of a full step of the mean.
+    change
+        KL, in nats, from the belief after the step to the one before.
     second_term
         KL, in nats, by which the erased records would change their own pull; None where third derivatives
         are not known.
@@ -68,6 +71,7 @@ class StepInfo(NamedTuple):
     least_share: Float[Array, ""]
     keeps_width: Array
     taken: Float[Array, ""]
+    change: Float[Array, ""]
     second_term: Float[Array, ""] | None
 
 
@@ -117,8 +121,10 @@ def natural_gradient_step(
     else:
         natural = GaussianNatural(precision @ posterior.mean - gradient, precision)
     found = posterior.with_natural(natural)
-    second_term = None if sites.third is None else change_of_pull(posterior, found, sites.third)
-    return Step(found, natural, StepInfo(shares.max(), shares.min(), keeps_width, taken, second_term))
+    change, second_term = gaussian_kl(found, posterior), None
+    if sites.third is not None:
+        second_term = change_of_pull(posterior, found, sites.third)
+    return Step(found, natural, StepInfo(shares.max(), shares.min(), keeps_width, taken, change, second_term))
 
 
 def change_of_pull(
@@ -137,8 +143,9 @@ def change_of_pull(
     third
         T = E[∇³ log p] of the records, in coordinates in which `before` is standard normal.
     """
-    root = inverse_triangular(before.to_full().scale_tril) @ after.to_full().scale_tril
-    move = before.whiten(after.mean)
+    inverse = inverse_triangular(before.to_full().scale_tril)
+    root = inverse @ after.to_full().scale_tril
+    move = inverse @ (after.mean - before.mean)
     wider = root @ root.T - jnp.eye(before.dim, dtype=before.dtype)
     gradient = 0.5 * jnp.tensordot(third, wider + jnp.outer(move, move), 2)
     return _squared_length(root, gradient, -third @ move)

@@ -16,7 +16,6 @@ from jaxtyping import Array, Float
 from unbayes._numerics.linalg import inverse_triangular
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
-from unbayes.metrics import parameter_kl
 from unbayes.models import AbstractModel
 from unbayes.models.view import AbstractView
 from unbayes.posteriors import AbstractFlow, DensePrecision, FullGaussian, matched_gaussian
@@ -63,8 +62,7 @@ class Transport(AbstractMethod):
         solution = NaturalGradient(self.nodes).solve(gaussian, shaped, statistics, memory=memory, key=key)
         assert isinstance(posterior, AbstractFlow)
         assert isinstance(solution.posterior, FullGaussian)
-        measured = {**solution.measured, "change": parameter_kl(solution.posterior, gaussian).value}
-        return solution._replace(posterior=posterior.moved(gaussian, solution.posterior), measured=measured)
+        return solution._replace(posterior=posterior.moved(gaussian, solution.posterior))
 
 
 class _Shaped(AbstractView):
