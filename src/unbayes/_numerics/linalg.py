@@ -35,11 +35,12 @@ def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> F
     return blocks.transpose(0, 2, 1, 3).reshape(outputs * size, outputs * size)
 
 
-def symmetric_third_moment(rows: Float[Array, "n d"], weights: Float[Array, " n"]) -> Float[Array, "d d d"]:
+def third_moment(rows: Float[Array, "n d"], weights: Float[Array, " n"]) -> Float[Array, "d d d"]:
     """Σ_n weights_n b_n ⊗ b_n ⊗ b_n, as one matrix product over the records."""
-    products = _Half(rows.shape[1])
-    half = (rows * weights[:, None]).T @ products.of(rows)
-    return half[:, products.place]
+    half, columns = _Half(rows.shape[1]), rows.T
+    first, second = half.indices
+    # Rows of the transpose lie together in memory, which makes picking them cheap.
+    return ((columns[first] * columns[second]) @ (rows * weights[:, None]))[half.place]
 
 
 def quadratic_forms(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes._numerics.linalg import cholesky_of_each, symmetric_third_moment
+from unbayes._numerics.linalg import cholesky_of_each, third_moment
 from unbayes._numerics.programs import kept
 from unbayes._numerics.quadrature import Nodes, safe_sqrt
 from unbayes._numerics.records import (
@@ -212,7 +212,7 @@ class LinearModel(AbstractModel):
             third = third if weights is None else weights[:, None, None, None] * third
             along = jnp.einsum("np,opd->nod", evidence.design, root)
             if self.likelihood.outputs == 1:
-                return symmetric_third_moment(along[:, 0], third[:, 0, 0, 0])
+                return third_moment(along[:, 0], third[:, 0, 0, 0])
             inner = jnp.einsum("nopq,npj,nql->nojl", third, along, along)
             return jnp.einsum("noi,nojl->ijl", along, inner)
 

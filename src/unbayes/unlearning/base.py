@@ -25,9 +25,12 @@ class AbstractMethod(eqx.Module):
     keeps_rows
         Whether what `summarise` returns are the rows themselves, because what the method computes from them
         moves with q̃. Batches can then not be summarised and thrown away.
+    measures_evidence
+        Whether `solve` is quick and measures the `evidence_left` itself; else that is done before it.
     """
 
     keeps_rows: ClassVar[bool] = False
+    measures_evidence: ClassVar[bool] = False
 
     def __check_init__(self):
         require_settings(self)

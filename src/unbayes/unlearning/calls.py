@@ -216,7 +216,9 @@ def _solve(
 def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
     """What can be told before any long work; refuses records that were never trained on."""
     posterior, model, memory = call.posterior, call.model, call.memory
-    is_exact = call.method.is_exact(posterior, model)
+    is_exact, left = call.method.is_exact(posterior, model), None
+    if not call.method.measures_evidence:
+        left = measure.evidence_left(posterior, model, statistics.site, is_exact=is_exact)
     measures = Measures(
         dim=posterior.dim,
         records=statistics.records,
@@ -225,7 +227,7 @@ def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
         is_exact=is_exact,
         is_log_concave=model.is_log_concave,
         is_sampled=model.is_sampled,
-        evidence_left=measure.evidence_left(posterior, model, statistics.site, is_exact=is_exact),
+        evidence_left=left,
     )
     require_number(measures)
     require_possible(measures, measure.rounding(posterior))
@@ -238,6 +240,7 @@ def _conclude(
     """Measure, judge and wrap up a solution."""
     jax.block_until_ready(solution.posterior)
     measures = first._replace(**solution.measured)
+    require_possible(measures, measure.rounding(call.posterior))
     if not measure.is_finite(solution.posterior):
         reasons = "".join(f"; {doubt}" for doubt in judge(measures).doubts)
         raise RetrainingNeeded(

@@ -112,7 +112,7 @@ class BernoulliLikelihood(AbstractLikelihood):
         """
         nodes = gauss_hermite(mean.dtype, 32)
         f = mean[:, None] + safe_sqrt(variance)[:, None] * nodes.points[:, 0]
-        narrow = _sigmoid_bend(f) @ nodes.weights
+        narrow = _third_derivative(f) @ nodes.weights
         scale, is_wide = _wide_scale(variance)
 
         def with_wide():
@@ -120,7 +120,7 @@ class BernoulliLikelihood(AbstractLikelihood):
             x, distance = half_line.points[:, 0], jnp.abs(mean)[:, None]
             nearer = norm.pdf(x, distance, scale[:, None])
             difference = -nearer * jnp.expm1(-2 * x * distance / scale[:, None] ** 2)
-            wide = jnp.sign(mean) * (difference @ (half_line.weights * _sigmoid_bend(x)))
+            wide = jnp.sign(mean) * (difference @ (half_line.weights * _third_derivative(x)))
             return jnp.where(is_wide, wide, narrow)
 
         return jax.lax.cond(is_wide.any(), with_wide, lambda: narrow)
@@ -156,6 +156,7 @@ def _wide_scale(variance):
     return jnp.sqrt(jnp.where(is_wide, variance, WIDE**2)), is_wide
 
 
-def _sigmoid_bend(f):
+def _third_derivative(f):
     """Third derivative σ(f) σ(−f) tanh(f/2) of log σ(f)."""
-    return sigmoid(f) * sigmoid(-f) * jnp.tanh(0.5 * f)
+    small = jnp.exp(-jnp.abs(f))
+    return jnp.sign(f) * small * (1 - small) / (1 + small) ** 3

@@ -5,7 +5,7 @@ erased records alone. In natural parameters a full step of retraining is η − 
 of record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean parameters of q.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -43,6 +43,8 @@ class NaturalGradient(AbstractMethod):
         Number of quasi-random nodes, where the predictor has several outputs or the model is general; that
         of training unless there is reason for another.
     """
+
+    measures_evidence: ClassVar[bool] = True
 
     nodes: int = QUASI_RANDOM_NODES
 
@@ -89,6 +91,7 @@ class NaturalGradient(AbstractMethod):
             "keeps_width": bool(info.keeps_width),
             "step": float(info.taken),
             "change": float(info.change),
+            "evidence_left": None if info.evidence_left is None else float(info.evidence_left),
             "second_term": None if info.second_term is None else float(info.second_term),
             "knows_curvature": curvature is not None or not isinstance(posterior, DiagonalGaussian),
         }

@@ -62,6 +62,9 @@ class StepInfo(NamedTuple):
         Part of a full step of the mean.
     change
         KL, in nats, from the belief after the step to the one before.
+    evidence_left
+        Least share of the belief's precision that is left beyond the prior; None where no log-concavity
+        bounds it.
     second_term
         KL, in nats, by which the erased records would change their own pull; None where third derivatives
         are not known.
@@ -72,6 +75,7 @@ class StepInfo(NamedTuple):
     keeps_width: Array
     taken: Float[Array, ""]
     change: Float[Array, ""]
+    evidence_left: Float[Array, ""] | None
     second_term: Float[Array, ""] | None
 
 
@@ -121,10 +125,21 @@ def natural_gradient_step(
     else:
         natural = GaussianNatural(precision @ posterior.mean - gradient, precision)
     found = posterior.with_natural(natural)
-    change, second_term = gaussian_kl(found, posterior), None
+    evidence_left = second_term = None
+    if model.is_log_concave and model.gaussian_prior is not None:
+        evidence_left = posterior.evidence_left_without(site, model.gaussian_prior)
     if sites.third is not None:
         second_term = change_of_pull(posterior, found, sites.third)
-    return Step(found, natural, StepInfo(shares.max(), shares.min(), keeps_width, taken, change, second_term))
+    info = StepInfo(
+        share=shares.max(),
+        least_share=shares.min(),
+        keeps_width=keeps_width,
+        taken=taken,
+        change=gaussian_kl(found, posterior),
+        evidence_left=evidence_left,
+        second_term=second_term,
+    )
+    return Step(found, natural, info)
 
 
 def change_of_pull(
@@ -132,9 +147,10 @@ def change_of_pull(
 ) -> Float[Array, ""]:
     """KL, in nats, by which a step moves the belief if records change their pull with it.
 
-    The sites of records change with the belief, to first order by their third derivatives: for
-    N(m + δ, Σ + Δ) the gradient by ½ T:(Δ + δδᵀ) and the precision by −T δ. Those of the remaining records
-    change too, which is the next term that one step leaves out.
+    The sites of records change with the belief. As far as third derivatives tell, for N(m + δ, Σ + Δ) the
+    gradient changes by ½ T:(Δ + δδᵀ) and the precision by −T δ; fourth ones, by which a wider belief changes
+    the precision too, are left out. Sites of the remaining records change as well, which is the next term
+    that one step leaves out.
 
     Parameters
     ----------
