@@ -16,7 +16,7 @@ NEEDS = {"tutorials/gpytorch.md": "gpytorch", "tutorials/pyro.md": "pyro"}
 
 
 # Pages that the quick tests run; the others take longer.
-QUICK = {"quickstart.md", "extending.md"}
+QUICK = {"quickstart.md"}
 
 
 FETCHED = re.compile(r'(?:src|rel="[a-z ]*(?:stylesheet|preconnect|icon)" href)="(?:https?:)?//[^"]*')

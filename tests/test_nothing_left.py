@@ -101,7 +101,9 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("family", [ub.FullGaussian, ub.DiagonalGaussian])
+@pytest.mark.parametrize(
+    "family", [ub.FullGaussian, pytest.param(ub.DiagonalGaussian, marks=pytest.mark.long)]
+)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_no_erased_row_is_reachable_from_a_result(method, family):
     x, y = records()

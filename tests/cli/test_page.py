@@ -20,6 +20,7 @@ def folder_of_a_user(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder_of_a_user")
+@pytest.mark.long
 def test_the_page_shows_what_its_commands_print(unbayes):
     text = PAGE.read_text()
     list(pages.run(text, PAGE.name))

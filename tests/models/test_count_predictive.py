@@ -54,6 +54,7 @@ def test_sum_over_all_counts_at_ordinary_rates(moments, dtype):
 
 @pytest.mark.parametrize("log_rate", [20.0, 50.0, 100.0, 300.0])
 @pytest.mark.parametrize(("scale", "other"), [(0.02, 0.025), (0.3, 0.35), (4.0, 4.5)])
+@pytest.mark.long
 def test_kl_of_the_log_rates_where_they_are_huge(log_rate, scale, other, dtype):
     """Poisson noise adds the variance exp(−log-rate) to the logarithm of a count: next to nothing."""
     moments = log_rate, scale, log_rate + 0.5 * scale, other
@@ -64,6 +65,7 @@ def test_kl_of_the_log_rates_where_they_are_huge(log_rate, scale, other, dtype):
 
 @pytest.mark.parametrize("log_rate", [4.0, 8.0, 13.0, 20.0, 30.0])
 @pytest.mark.parametrize("difference", [1e-3, 0.1])
+@pytest.mark.long
 def test_certain_rates_are_poisson(log_rate, difference):
     """KL between Poisson distributions, λ (eᵈ − 1 − d)."""
     found = log_normal(log_rate, 0.0).kl(log_normal(log_rate + difference, 0.0))
@@ -115,6 +117,7 @@ def test_probabilities_keep_their_digits_at_large_counts(dtype):
 
 
 @pytest.mark.parametrize("log_rate", [20.0, 50.0, 100.0])
+@pytest.mark.long
 def test_mixtures_of_huge_rates_are_matched(log_rate, dtype):
     """Their draws no longer overlap; the answer is that of log-normal rates of the same moments."""
     z = np.random.default_rng(0).normal(size=1000)

@@ -142,3 +142,21 @@ def test_computes_in_the_type_of_its_prior(model, targets):
 def test_prior_of_the_wrong_length_is_refused():
     with pytest.raises(ValueError, match=r"prior must have length 3 \(1 outputs × 3 features\), got 2"):
         LinearModel(RawFeatures(2), BernoulliLikelihood(), DiagonalGaussian.standard(2))
+
+
+@pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "svgp"])
+def test_changes_of_sites_agree_with_the_generic_path(name):
+    model, targets = MODELS[name]
+    evidence, nodes = model.encode((INPUTS, targets)), model.nodes()
+    _, before = gaussians(model.dim)
+    after = FullGaussian(before.mean + 0.3, 1.2 * before.scale_tril)
+
+    @eqx.filter_jit
+    def both_ways():
+        arguments = (before, after, evidence, nodes)
+        return model.site_changes(*arguments), AbstractModel.site_changes(model, *arguments)
+
+    own, generic = both_ways()
+    np.testing.assert_allclose(own, generic, rtol=1e-9, atol=1e-12)
+    assert (own >= 0).all()
+    assert (own.max() > 1e-6) == (name != "linear")

@@ -10,6 +10,7 @@ from scipy.special import expit, log_expit
 from unbayes.models import BernoulliLikelihood
 
 BERNOULLI = BernoulliLikelihood()
+pytestmark = pytest.mark.long
 
 
 def _integral(function, mean, scale):

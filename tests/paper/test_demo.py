@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import pytest
 from matplotlib import image
 from rich.console import Console
 

@@ -89,6 +89,7 @@ def test_one_dimension_against_brute_force():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.long
 def test_natural_and_stochastic_gradients_agree(family):
     problem = logistic()
     natural = ub.fit(problem.model, problem.full, family=family, key=KEY)
@@ -105,6 +106,7 @@ def test_natural_and_stochastic_gradients_agree(family):
     assert stochastic.converged is None
 
 
+@pytest.mark.long
 def test_minibatches_reach_the_same_place():
     problem = linear_gaussian()
     schedule = optax.exponential_decay(2e-2, 500, 0.4)

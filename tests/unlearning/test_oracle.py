@@ -124,6 +124,7 @@ def _settings(method):
 
 
 @pytest.mark.parametrize("name", ADJUSTED)
+@pytest.mark.long
 def test_unlearning_brings_the_posterior_closer_to_retraining(name, dtype):
     problem = logistic()
     full = ub.fit(problem.model, problem.full, key=KEY).posterior

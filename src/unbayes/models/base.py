@@ -20,10 +20,13 @@ from unbayes.posteriors import (
     FullGaussian,
     GaussianNatural,
     gaussian_kl,
+    small_change,
 )
 
 # Parameters beyond which differentiating a general model twice, one matrix per node, costs too much.
 LARGEST_DIFFERENTIATED_DIM = 300
+# Records whose sites, a matrix each, are computed at a time.
+SITES_AT_ONCE = 32
 # Parameters beyond which sums of third derivatives, d³ numbers, cost too much.
 LARGEST_THIRD_DIM = 32
 
@@ -168,6 +171,20 @@ class AbstractModel(Storable):
         """Both at once; a model for which that costs less than one after the other says how."""
         arguments = (gaussian, evidence, nodes, weights)
         return self.expected_log_likelihood(*arguments), self.site(*arguments)
+
+    def site_changes(
+        self, before: AbstractGaussian, after: AbstractGaussian, evidence: Any, nodes: Nodes
+    ) -> Float[Array, " n"]:
+        """KL, in nats to second order, by which the change of each record's site moves the belief `after`."""
+        full = after.to_full()
+
+        def one(record):
+            alone = jax.tree.map(lambda leaf: leaf[None], record)
+            old, new = (self.site(gaussian, alone, nodes) for gaussian in (before, after))
+            change = new - old
+            return small_change(full.scale_tril, change.gradient_at(full.mean), change.precision.matrix)
+
+        return jax.lax.map(one, evidence, batch_size=SITES_AT_ONCE)
 
     def influence(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> Float[Array, " n"]:
         """Share of the belief's precision that each record gave, summed over directions: tr(Σ s_i)."""

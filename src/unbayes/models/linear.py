@@ -230,6 +230,20 @@ class LinearModel(AbstractModel):
 
         return -jax.jacfwd(curvature)(jnp.zeros(mean.shape[1], mean.dtype))
 
+    def site_changes(self, before, after, evidence: LinearEvidence, nodes: Nodes):
+        """As for any model; of f = W a, slopes and curvatures of f tell all, without a matrix per record."""
+        moments = [
+            self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
+            for gaussian in (before, after)
+        ]
+        old, new = (self._integrals(*each, evidence.targets, nodes) for each in moments)
+        shift = moments[1][0] - moments[0][0]
+        pull = new.slope - old.slope + jnp.einsum("noq,nq->no", old.curvature, shift)
+        covariance = after.output_covariance(evidence.design, self.likelihood.outputs)
+        spread = (new.curvature - old.curvature) @ covariance
+        quadratic = jnp.einsum("no,noq,nq->n", pull, covariance, pull)
+        return 0.5 * quadratic + 0.25 * jnp.einsum("noq,nqo->n", spread, spread)
+
     def influence(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 

@@ -12,6 +12,7 @@ from unbayes.posteriors.conjugate import RegressionNatural as RegressionNatural
 from unbayes.posteriors.conjugate import Table as Table
 from unbayes.posteriors.divergence import gaussian_kl as gaussian_kl
 from unbayes.posteriors.divergence import kl_to_natural as kl_to_natural
+from unbayes.posteriors.divergence import small_change as small_change
 from unbayes.posteriors.gaussian import AbstractGaussian as AbstractGaussian
 from unbayes.posteriors.gaussian import DiagonalGaussian as DiagonalGaussian
 from unbayes.posteriors.gaussian import FullGaussian as FullGaussian

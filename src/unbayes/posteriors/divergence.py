@@ -31,3 +31,19 @@ def kl_to_natural(p: FullGaussian, q: GaussianNatural) -> Float[Array, ""]:
     trace = ((factor.T @ p.scale_tril) ** 2).sum()
     log_det_factor = jnp.log(jnp.diagonal(factor)).sum()
     return 0.5 * (trace + away @ away - p.dim) - log_det_factor - p.log_det_scale
+
+
+def small_change(
+    root: Float[Array, "d d"], gradient: Float[Array, " d"], precision: Float[Array, "d d"]
+) -> Float[Array, ""]:
+    """KL, in nats and to second order, that a small change of natural parameters makes.
+
+    Parameters
+    ----------
+    root
+        L of the belief N(m, L Lᵀ) that changes.
+    gradient, precision
+        The change: of the gradient at m of its log-density, and of its precision.
+    """
+    pull, spread = gradient @ root, root.T @ precision @ root
+    return 0.5 * (pull**2).sum() + 0.25 * (spread**2).sum()

@@ -98,6 +98,7 @@ def test_never_nan_never_indefinite_never_silent(erasure, family, remember, data
         assert result.doubts
 
 
+@pytest.mark.long
 def test_too_little_left_means_retrain():
     problem = moon("random")
     model = ub.logistic_regression(2, prior_scale=10.0)

@@ -27,7 +27,7 @@ from unbayes.inference.ascent import AscentState, Bound, ascend
 from unbayes.models import AbstractModel
 from unbayes.models.view import AbstractView
 from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural, gaussian_kl
-from unbayes.unlearning.methods.step import Step, squared_length
+from unbayes.unlearning.methods.step import Step
 
 # Share of the precision that counts as known to all: directions that the coreset tells next to nothing of, or
 # that no record does, stay as they are.
@@ -130,6 +130,9 @@ class _Mapped(AbstractView):
         curvature = DensePrecision(self.map.T @ site.precision.matrix @ self.map)
         return value, gaussian.to_full().site(gradient, curvature)
 
+    def site_changes(self, before, after, evidence, nodes):
+        return self.model.site_changes(self._belief(before), self._belief(after), evidence, nodes)
+
     def _seen(self, theta):
         return self.centre + self.map @ (theta - self.centre)
 
@@ -197,10 +200,5 @@ def _uncertainty(before, after, model: AbstractModel, coreset, weights, rows, no
     """
     coreset, weights = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], (coreset, weights))
 
-    def length(record):
-        alone = jax.tree.map(lambda leaf: leaf[None], record)
-        old, new = (model.site(q, alone, nodes) for q in (before, after))
-        return squared_length(after.to_full(), new - old)
-
-    each = jax.lax.map(length, coreset, batch_size=32)
+    each = model.site_changes(before, after, coreset, nodes)
     return (weights**2 * jnp.where(weights > 0, 1 - 1 / jnp.maximum(weights, 1), 0)) @ each

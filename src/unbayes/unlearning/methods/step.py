@@ -29,6 +29,7 @@ from unbayes.posteriors import (
     FullGaussian,
     GaussianNatural,
     gaussian_kl,
+    small_change,
 )
 from unbayes.trust.limits import LARGEST_NEGATIVE_SHARE
 
@@ -164,17 +165,7 @@ def change_of_pull(
     move = inverse @ (after.mean - before.mean)
     wider = root @ root.T - jnp.eye(before.dim, dtype=before.dtype)
     gradient = 0.5 * jnp.tensordot(third, wider + jnp.outer(move, move), 2)
-    return _squared_length(root, gradient, -third @ move)
-
-
-def squared_length(gaussian: FullGaussian, change: GaussianNatural) -> Float[Array, ""]:
-    """KL, in nats and to second order, that a small change of natural parameters makes."""
-    return _squared_length(gaussian.scale_tril, change.gradient_at(gaussian.mean), change.precision.matrix)
-
-
-def _squared_length(root, gradient, precision) -> Float[Array, ""]:
-    pull, spread = gradient @ root, root.T @ precision @ root
-    return 0.5 * (pull**2).sum() + 0.25 * (spread**2).sum()
+    return small_change(root, gradient, -third @ move)
 
 
 def _without_overshooting(
