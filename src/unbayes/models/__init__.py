@@ -1,5 +1,6 @@
 """Priors and likelihoods: how records speak about θ."""
 
+from unbayes._numerics.records import to_float_array as to_float_array
 from unbayes.models.base import AbstractModel as AbstractModel
 from unbayes.models.conjugate import AbstractConjugateModel as AbstractConjugateModel
 from unbayes.models.conjugate import BetaBernoulli as BetaBernoulli
