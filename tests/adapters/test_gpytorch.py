@@ -11,6 +11,7 @@ gpytorch = pytest.importorskip("gpytorch", reason="needs the extra torch; run ma
 torch = pytest.importorskip("torch")
 
 import unbayes as ub
+from reachable import rows_found
 from unbayes.adapters.gpytorch import remember, unlearn
 
 # More threads than idle cores only wait for each other.
@@ -256,6 +257,10 @@ def test_a_memory_brings_the_result_closer_to_retraining():
     assert answer < 0.01 * trained
     assert result.trusted
     assert result.memory.size == 32
+    # Rows of the memory are features of records.
+    features = classified()[0].encode((X, LABELS)).design
+    assert rows_found((answered, result), np.asarray(features[ERASED])) == 0
+    assert rows_found((answered, result), X) == 0
 
 
 @pytest.mark.parametrize("strategy", [WHITENED, UNWHITENED])

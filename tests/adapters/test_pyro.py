@@ -21,6 +21,7 @@ from pyro.infer import SVI, Predictive, Trace_ELBO
 from pyro.infer.autoguide import AutoDelta, AutoDiagonalNormal, AutoMultivariateNormal, AutoNormal
 
 import unbayes as ub
+from reachable import rows_found
 from unbayes.adapters.pyro import unlearn
 from unbayes.metrics import parameter_kl
 
@@ -343,3 +344,11 @@ def test_a_bad_call_leaves_the_guide_untouched(name):
     with pytest.raises((TypeError, ValueError), match=match):
         unlearn(guide, call.pop("log_likelihood"), call.pop("erased"), in_place=True, **call)
     assert_unchanged(before, guide)
+
+
+def test_no_erased_row_is_reachable_from_a_copy():
+    guide, records = trained_regression(), tensors(X, Y)
+    assert rows_found(guide, X) == len(X)  # Pyro's own guide keeps what it was set up with.
+    copy, result = unlearn(guide, regression_log_likelihood, tensors(X[ERASED], Y[ERASED]), key=KEY)
+    assert rows_found((copy, result), X) == 0
+    assert copy(*records).keys() == guide(*records).keys()

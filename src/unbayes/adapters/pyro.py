@@ -69,7 +69,8 @@ def unlearn(
         As for `unbayes.unlearn`.
     in_place
         Whether to change `guide` itself, instead of a copy, which gets a name of its own in Pyro's parameter
-        store. If anything fails, it stays as it was.
+        store and holds nothing of the data that the guide was set up with. If anything fails, it stays as it
+        was.
 
     Returns
     -------
@@ -307,6 +308,17 @@ def _copied(guide):
         name: torch.nn.Parameter(value.detach().clone(), value.requires_grad)
         for name, value in guide._parameters.items()
     }
+    twin.prototype_trace = _without_data(guide.prototype_trace)
     twin._pyro_context = type(guide._pyro_context)()
     twin._pyro_name = f"{guide._pyro_name}_unlearned_{next(_copies)}"
     return twin
+
+
+def _without_data(trace):
+    """A copy of the trace that a guide was set up with, without its arguments and observed values."""
+    bare = trace.copy()
+    for name, site in trace.nodes.items():
+        is_latent = site["type"] == "sample" and not site["is_observed"]
+        if not is_latent and site["type"] != "param":
+            bare.remove_node(name)
+    return bare
