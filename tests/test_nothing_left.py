@@ -168,7 +168,9 @@ def _kept_programs(folder) -> list[bytes]:
     return contents
 
 
-@pytest.mark.parametrize("everything", [False, True], ids=["library", "control"])
+@pytest.mark.parametrize(
+    "everything", [False, pytest.param(True, marks=pytest.mark.long)], ids=["library", "control"]
+)
 def test_kept_programs_hold_no_rows(tmp_path, everything):
     rows = np.random.default_rng(3).normal(size=(100, 3)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)

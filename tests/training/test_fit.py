@@ -43,7 +43,9 @@ FAMILIES = [ub.FullGaussian, ub.DiagonalGaussian]
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [ub.FullGaussian, pytest.param(ub.DiagonalGaussian, marks=pytest.mark.long)]
+)
 def test_natural_gradients_reach_a_stationary_point(name, family, dtype):
     make, records = MODELS[name]
     result = ub.fit(make(), records, family=family, key=KEY)
