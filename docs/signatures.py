@@ -62,7 +62,8 @@ def _is_field(member: griffe.Object | griffe.Alias) -> bool:
         and "property" not in member.labels
         and member.annotation is not None
         and "AbstractVar" not in str(member.annotation)
-        and "ClassVar" not in str(member.annotation)
+        # Griffe takes ClassVar off annotations: those are the class's alone.
+        and "instance-attribute" in member.labels
     )
 
 
