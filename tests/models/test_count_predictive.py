@@ -9,7 +9,7 @@ from scipy.special import gammaln, logsumexp
 
 from unbayes.metrics import predictive_kl
 from unbayes.models import CountPredictive, LogNormalCountPredictive, poisson_regression
-from unbayes.models.predictive import LARGEST_SUMMED_RATE
+from unbayes.models.count_predictive import LARGEST_SUMMED_RATE
 from unbayes.posteriors import FullGaussian, Table
 
 # Means and standard deviations of the log-rate, on both sides.

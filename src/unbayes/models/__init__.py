@@ -7,6 +7,8 @@ from unbayes.models.conjugate import BetaBernoulli as BetaBernoulli
 from unbayes.models.conjugate import DirichletCategorical as DirichletCategorical
 from unbayes.models.conjugate import GammaPoisson as GammaPoisson
 from unbayes.models.conjugate import UnknownNoiseRegression as UnknownNoiseRegression
+from unbayes.models.count_predictive import CountPredictive as CountPredictive
+from unbayes.models.count_predictive import LogNormalCountPredictive as LogNormalCountPredictive
 from unbayes.models.density import DensityModel as DensityModel
 from unbayes.models.density import GammaShape as GammaShape
 from unbayes.models.features import AbstractFeatures as AbstractFeatures
@@ -33,6 +35,4 @@ from unbayes.models.linear import LinearEvidence as LinearEvidence
 from unbayes.models.linear import LinearModel as LinearModel
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive
 from unbayes.models.predictive import ClassPredictive as ClassPredictive
-from unbayes.models.predictive import CountPredictive as CountPredictive
-from unbayes.models.predictive import LogNormalCountPredictive as LogNormalCountPredictive
 from unbayes.models.predictive import NormalPredictive as NormalPredictive

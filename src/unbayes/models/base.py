@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
 from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
 from unbayes._storable import Storable
+from unbayes.models.predictive import Surprise
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
@@ -52,6 +54,25 @@ class AbstractModel(Storable):
     @abc.abstractmethod
     def encode(self, records: Any, name: str = "records") -> Any:
         """Turn records into evidence, or refuse them with a sentence that calls them `name`."""
+
+    def rows(self, records: Any, name: str = "records") -> Any:
+        """Records in the digits by which they are known again: as encoded, unless that computes."""
+        return self.encode(records, name)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal models, in any process; functions count by their name alone."""
+        return fingerprint(self)
+
+    @property
+    def kept_inputs(self) -> Float[Array, "m k"] | None:
+        """Inputs that the model itself holds, some of which may be those of training records."""
+        return None
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What of the model may know records that are taken out of its posterior, in sentences."""
+        return ()
 
     @abc.abstractmethod
     def log_prior(self, theta: Float[Array, " d"]) -> Float[Array, ""]:
@@ -228,6 +249,32 @@ class AbstractModel(Storable):
 
         elements = nodes.points.shape[0] * gaussian.dim
         return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // elements, 1))
+
+    def surprise(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> Surprise | None:
+        """How improbable each record is under the belief without it; None where that cannot be told."""
+        return None
+
+    def deviance(
+        self,
+        gaussian: AbstractGaussian,
+        evidence: Any,
+        nodes: Nodes,
+        weights: Float[Array, " n"] | None = None,
+    ) -> Float[Array, ""] | None:
+        """E_q[log p(D|θ)] below the most that it could be, in nats; None where there is no such bound.
+
+        No record has less than zero, so no part of the training data has more than all of them.
+        """
+        most = self.largest_log_likelihood(evidence, weights)
+        return (
+            None if most is None else most - self.expected_log_likelihood(gaussian, evidence, nodes, weights)
+        )
+
+    def largest_log_likelihood(
+        self, evidence: Any, weights: Float[Array, " n"] | None = None
+    ) -> Float[Array, ""] | None:
+        """Bound on log p(D|θ) over all θ; None where there is none."""
+        return None
 
     @property
     def holds_functions(self) -> bool:

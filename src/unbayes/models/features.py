@@ -43,6 +43,11 @@ class AbstractFeatures(Storable):
         """Whether the map is a function of a user's, which may close over anything."""
         return False
 
+    @property
+    def kept_inputs(self) -> Float[Array, "m k"] | None:
+        """Inputs that the map itself holds, some of which may be those of training records."""
+        return None
+
     def variance(self, x: Float[Array, "n k"]) -> Float[Array, " n"] | None:
         """Variance of f that θ leaves open, shape (n,); None where θ decides f."""
         return None
@@ -169,6 +174,11 @@ class InducingInputs(AbstractFeatures):
         return self.locations.shape[0]
 
     @property
+    def kept_inputs(self) -> Float[Array, "m k"]:
+        """The inducing inputs."""
+        return self.locations
+
+    @property
     def prior(self) -> FullGaussian:
         """Prior N(0, K) of the process at the inducing inputs."""
         return FullGaussian(jnp.zeros(self.size, self.locations.dtype), self.scale_tril)
@@ -218,6 +228,11 @@ class WhitenedInducingInputs(AbstractFeatures):
     def leaves_variance_open(self) -> bool:
         """Whether the process keeps var(f|u)."""
         return self.process.leaves_variance_open
+
+    @property
+    def kept_inputs(self) -> Float[Array, "m k"]:
+        """The inducing inputs."""
+        return self.process.locations
 
     @property
     def prior(self) -> DiagonalGaussian:

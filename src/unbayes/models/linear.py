@@ -20,6 +20,7 @@ from unbayes._numerics.records import (
 from unbayes._storable import Storable
 from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.features import AbstractFeatures
+from unbayes.models.leave_one_out import surprise
 from unbayes.models.likelihoods import AbstractLikelihood, Integrals
 from unbayes.models.predictive import AbstractPredictive
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, FullGaussian, GaussianNatural
@@ -137,6 +138,23 @@ class LinearModel(AbstractModel):
         require_records(len(targets), name)
         return LinearEvidence(design, variance, targets)
 
+    def rows(self, records: Any, name: str = "records") -> tuple[Array, Array]:
+        """Inputs and targets as given: features of one input may differ in their last digits."""
+        inputs = to_float_array(records[0], f"{name} inputs", self.dtype, (None, self.features.inputs))
+        return inputs, self.likelihood.encode_targets(records[1], f"{name} targets", self.dtype)
+
+    @property
+    def kept_inputs(self) -> Float[Array, "m k"] | None:
+        """Inputs that the features hold, such as inducing inputs."""
+        return self.features.kept_inputs
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Features that are a function may have been trained on the records."""
+        if not self.features.holds_functions:
+            return ()
+        return ("the features are a function of yours: what it learnt from erased records stays in it",)
+
     def encode_inputs(self, x, name: str = "inputs") -> tuple[Float[Array, "n p"], Float[Array, " n"] | None]:
         """Features of raw inputs, and the variance of f that θ leaves open."""
         inputs = to_float_array(x, name, self.dtype, (None, self.features.inputs))
@@ -244,19 +262,33 @@ class LinearModel(AbstractModel):
         quadratic = jnp.einsum("no,noq,nq->n", pull, covariance, pull)
         return 0.5 * quadratic + 0.25 * jnp.einsum("noq,nqo->n", spread, spread)
 
+    def surprise(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
+        """Of each target, under the predictive distribution of the belief less the record's own site."""
+        return self._each(lambda record: surprise(self, gaussian, record, nodes), evidence, nodes)
+
+    def _each(self, function, evidence: LinearEvidence, nodes: Nodes) -> Any:
+        """Numbers for each record, computed for a bounded number of them at a time."""
+
+        def one(record):
+            found = function(jax.tree.map(lambda leaf: leaf[None], record))
+            return jax.tree.map(lambda leaf: leaf[0], found)
+
+        return jax.lax.map(one, evidence, batch_size=self._chunk(nodes))
+
+    def largest_log_likelihood(self, evidence: LinearEvidence, weights=None):
+        """The sum of what each target could have at most, were f free."""
+        most = self.likelihood.largest_log_probs(evidence.targets)
+        return None if most is None else weighted_sum(most, weights)
+
     def influence(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
-        def part(evidence):
-            mean, root = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
-            curvature = self._integrals(mean, root, evidence.targets, nodes).curvature
+        def one(record):
+            mean, root = self._predictor_moments(gaussian, record.design, record.variance, nodes)
+            curvature = self._integrals(mean, root, record.targets, nodes).curvature
             return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
 
-        return jax.lax.map(
-            lambda record: part(jax.tree.map(lambda leaf: leaf[None], record))[0],
-            evidence,
-            batch_size=self._chunk(nodes),
-        )
+        return self._each(one, evidence, nodes)
 
     def _integrals(self, mean, root, targets, nodes: Nodes) -> Integrals:
         """For each record, f ~ N(mean, root rootᵀ): values (n,), slopes (n, o), curvatures (n, o, o)."""

@@ -60,6 +60,10 @@ class AbstractLikelihood(Storable):
     def predictive(self, f: Float[Array, "k n ..."], log_weights: Float[Array, " k"]) -> AbstractPredictive:
         """Predictive distributions from weighted values of f, k of them for each of n inputs."""
 
+    def largest_log_probs(self, y: Array) -> Float[Array, " n"] | None:
+        """The most that log p(y|f) can be over all f, for every target; None where there is no bound."""
+        return None
+
     def integrals_at(self, f: Float[Array, "o k"], y: Array, weights: Float[Array, " k"]) -> Integrals:
         """Integrals of one record with several outputs, as weighted sums over k values of f."""
         derivatives = self.log_prob, jax.grad(self.log_prob), jax.hessian(self.log_prob)

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlogy
 
+from unbayes.models.count_predictive import CountPredictive, LogNormalCountPredictive
 from unbayes.models.likelihoods.base import AbstractLikelihood
 from unbayes.models.likelihoods.targets import require_counts
-from unbayes.models.predictive import CountPredictive, LogNormalCountPredictive
 
 
 class PoissonLikelihood(AbstractLikelihood):
@@ -25,6 +25,10 @@ class PoissonLikelihood(AbstractLikelihood):
     def log_prob(self, f, y):
         """Poisson log-probability y f − eᶠ − log y!."""
         return y * f - jnp.exp(f) - gammaln(y + 1)
+
+    def largest_log_probs(self, y):
+        """Log-probability of y at the rate y."""
+        return xlogy(y, y) - y - gammaln(y + 1)
 
     def expected_log_prob(self, mean, variance, y):
         """E[log p(y|f)] in closed form: the rate is log-normal with mean exp(mean + variance/2)."""

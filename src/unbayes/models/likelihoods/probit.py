@@ -28,6 +28,10 @@ class ProbitLikelihood(AbstractLikelihood):
         """Return labels 0 and 1 as floats; raise ValueError for anything else."""
         return require_labels(y, 2, name, dtype)
 
+    def largest_log_probs(self, y):
+        """Zeros: a class can be certain."""
+        return jnp.zeros(y.shape, jnp.result_type(float))
+
     def log_prob(self, f, y):
         """Log Φ(f) for y = 1, log Φ(−f) for y = 0."""
         return log_ndtr((2 * y - 1) * f)
