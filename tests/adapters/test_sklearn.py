@@ -229,7 +229,7 @@ BAD = {
         lambda X, y: (np.tile(X, (2, 1)), np.tile(y, 2)),
         "120 training records that are left, got 240",
     ),
-    "never seen": (lambda X, y: (1000 * X, y), "cannot have been part of its training data"),
+    "never seen": (lambda X, y: (1000 * X, y), "120 of 120 are not: row 0"),
 }
 
 

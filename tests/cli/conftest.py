@@ -73,7 +73,7 @@ def statistics(tmp_path_factory):
     problem = linear_gaussian()
     posterior = ub.FullGaussian(jnp.zeros(4), jnp.eye(4) / 100)
     named = [f"record {i}" for i in range(20)]
-    found = ub.summarise(posterior, problem.model, problem.erased, identifiers=named, key=KEY)
+    found = ub.summarise(posterior, problem.model, problem.erased, ids=named, key=KEY)
     ub.save_statistics(path, found)
     return path, found
 

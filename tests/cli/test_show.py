@@ -122,7 +122,7 @@ def test_statistics(unbayes, statistics):
         "format": 2,
         "records": 20,
         "origin": found.origin,
-        "identifiers": 20,
+        "ids": 20,
     }
     done = unbayes("show", path)
     assert found.origin in done.stdout

@@ -21,6 +21,11 @@ def count(records: Any) -> int:
     return jax.tree.leaves(records)[0].shape[0]
 
 
+def take(records: Any, rows: np.ndarray | slice) -> Any:
+    """Some of the records, as NumPy arrays."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], records)
+
+
 def accumulate(function: Callable[[Any], Any], records: Any, chunk: int) -> Any:
     """Sum `function(part)` over parts of at most `chunk` records, so that memory stays bounded.
 

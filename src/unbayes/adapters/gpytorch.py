@@ -139,9 +139,9 @@ def remember(
         raise ValueError(f"size must be a number of records to keep, got {size!r}")
     with jax.enable_x64(True):
         posterior, model = _read(gp, likelihood)
-        evidence = model.encode(_records(gp, likelihood, records))
-        left = float(stationarity(posterior, model, evidence))
-        return memories.remember(posterior, model, evidence, size, left, key=key)
+        records = _records(gp, likelihood, records)
+        left = float(stationarity(posterior, model, model.encode(records)))
+        return memories.remember(posterior, model, records, size, left, key=key)
 
 
 def _read(gp, likelihood) -> tuple[AbstractGaussian, LinearModel]:

@@ -48,19 +48,19 @@ def as_text(found: dict[str, Any]) -> str:
 
 def _statistics(opened: Opened) -> dict[str, Any]:
     fields = _fields(opened.manifest.get("statistics"))
-    match fields.get("identifiers"):
-        case {"tuple": [*identifiers]}:
-            named = len(identifiers)
+    match fields.get("ids"):
+        case {"tuple": [*ids]}:
+            named = len(ids)
         case _:
             named = 0
-    return {"records": fields.get("records"), "origin": fields.get("origin"), "identifiers": named}
+    return {"records": fields.get("records"), "origin": fields.get("origin"), "ids": named}
 
 
 def _statistics_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("records", f"{found['records']} erased records, summed up"),
         ("origin", f"{found['origin']} (posterior, model, memory, method and key)"),
-        ("identifiers", str(found["identifiers"] or "none")),
+        ("ids", str(found["ids"] or "none")),
         ("warning", "sums still tell of the records: protect the file, delete it once it was solved for"),
     ]
 

@@ -1,4 +1,5 @@
 """What training keeps of the training set, for later unlearning."""
 
 from unbayes.memory.memory import Memory as Memory
-from unbayes.memory.memory import remember as remember
+from unbayes.memory.remember import keep as keep
+from unbayes.memory.remember import remember as remember

@@ -1,14 +1,13 @@
-"""Drawing some of the training records, and finding erased ones among them."""
+"""Drawing some of the training records."""
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
-from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, count
+from unbayes._numerics.records import count
 
 # Part of the draws of a coreset that goes to records by their influence; the rest to all records alike.
 INFLUENCE_SHARE = 0.5
@@ -56,31 +55,3 @@ def draw_rows(evidence: Any, size: int, key: PRNGKeyArray, dtype: jnp.dtype) -> 
     rows = np.random.default_rng(np.asarray(jax.random.key_data(key))).choice(total, size, replace=False)
     drawn = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], evidence)
     return drawn, np.full(size, total / size, dtype)
-
-
-@eqx.filter_jit
-def count_matches(coreset: Any, evidence: Any, weights: Float[Array, " n"]) -> Float[Array, " k"]:
-    """How many records of `evidence`, counted by `weights`, equal each record of the coreset.
-
-    Rows are equal that agree to half the digits, as features of the same record do whatever batch it came in.
-    """
-    kept = _as_rows(coreset)
-    eps = jnp.finfo(kept.dtype).eps
-    centre = kept.mean(0)
-    kept = kept - centre
-
-    def part(weighted):
-        evidence, weights = weighted
-        rows = _as_rows(evidence) - centre
-        squares = (rows**2).sum(1)[:, None] + (kept**2).sum(1)
-        distance = squares - 2 * rows @ kept.T
-        return weights @ (distance <= 100 * eps * squares).astype(kept.dtype)
-
-    return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // kept.shape[0], 1))
-
-
-def _as_rows(evidence) -> Float[Array, "n m"]:
-    leaves = jax.tree.leaves(evidence)
-    floats = [leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    dtype = floats[0] if floats else jnp.result_type(float)
-    return jnp.concatenate([leaf.reshape(len(leaf), -1).astype(dtype) for leaf in leaves], axis=1)

@@ -1,33 +1,43 @@
 """What training keeps, on request, so that unlearning can tell how the remaining records answer."""
 
 import dataclasses
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from unbayes._numerics.fingerprint import fingerprint
-from unbayes._numerics.records import count, padded
+from unbayes._numerics.records import count, take
 from unbayes._storable import Storable
-from unbayes.inference.ascent import Bound
-from unbayes.memory.coreset import count_matches, draw_coreset, draw_rows
+from unbayes.memory.coreset import draw_rows
+from unbayes.memory.marks import Marker, Marks, count_equal
 from unbayes.models import AbstractModel
-from unbayes.posteriors import (
-    AbstractFlow,
-    AbstractGaussian,
-    AbstractPosterior,
-    DiagonalGaussian,
-    GaussianNatural,
-    matched_gaussian,
-)
+from unbayes.posteriors import AbstractPosterior, GaussianNatural
 
-# Nodes, where quadrature is not possible: influence only says which records to draw more often.
-INFLUENCE_NODES = 64
 # Erased records, at most, that stand in for the remaining ones.
 LARGEST_STAND_IN = 500
+
+
+class Sighting(NamedTuple):
+    """What a memory knows of records that are to be erased.
+
+    Attributes
+    ----------
+    rows
+        Which of them are among the training records that are left, shape (n,); None where no roster tells.
+    members
+        Exact marks of these training records, shape (m, 2); None without a roster.
+    matches
+        How many of them each record of the coreset equals, shape (k,); None without a coreset.
+    """
+
+    rows: np.ndarray | None = None
+    members: Int[np.ndarray, "m 2"] | None = None
+    matches: Float[np.ndarray, " k"] | None = None
 
 
 class Memory(Storable):
@@ -51,9 +61,28 @@ class Memory(Storable):
         Fingerprint of the memory as training made it; what is left of it after erasures keeps it.
     is_stand_in
         Whether the coreset holds erased records that stand in for the remaining ones.
+    belongs_to
+        Fingerprints of the posterior and the model that it was kept for; empty where not known.
+    marker, roster
+        Marks of the training records that are left, by which erased ones are known again, and what makes
+        such marks. Eight or sixteen bytes a record, no rows. None where not kept.
+    coreset_marks, copies
+        Marks of the coreset's records, and how many training records equal each of them, shape (k,).
+    deviance
+        E_q[log p] of all training records, in nats, below the most that it could be; no part of them can
+        have more. None where not known.
     """
 
-    later_fields: ClassVar[dict[str, Any]] = {"lineage": "", "is_stand_in": False}
+    later_fields: ClassVar[dict[str, Any]] = {
+        "lineage": "",
+        "is_stand_in": False,
+        "belongs_to": ("", ""),
+        "marker": None,
+        "roster": None,
+        "coreset_marks": None,
+        "copies": None,
+        "deviance": None,
+    }
 
     records: int = eqx.field(static=True)
     stationarity: float | None = eqx.field(static=True, default=None)
@@ -62,6 +91,12 @@ class Memory(Storable):
     weights: Float[Array, " k"] | None = None
     lineage: str = eqx.field(static=True, default="")
     is_stand_in: bool = eqx.field(static=True, default=False)
+    belongs_to: tuple[str, str] = eqx.field(static=True, default=("", ""))
+    marker: Marker | None = None
+    roster: Marks | None = None
+    coreset_marks: Marks | None = None
+    copies: Int[Array, " k"] | None = None
+    deviance: float | None = eqx.field(static=True, default=None)
 
     def with_sample(self, model: AbstractModel, erased: Any, *, key: PRNGKeyArray) -> Self:
         """The memory with the erased records as its coreset, where these are a random sample of all records.
@@ -84,7 +119,15 @@ class Memory(Storable):
             )
         coreset, counts = draw_rows(evidence, LARGEST_STAND_IN, key, model.dtype)
         weights = jnp.asarray(counts * (self.records - count(evidence)) / count(evidence), model.dtype)
-        return dataclasses.replace(self, coreset=coreset, weights=weights, lineage="", is_stand_in=True)
+        return dataclasses.replace(
+            self,
+            coreset=coreset,
+            weights=weights,
+            lineage="",
+            is_stand_in=True,
+            coreset_marks=None,
+            copies=None,
+        )
 
     @property
     def size(self) -> int:
@@ -96,53 +139,129 @@ class Memory(Storable):
         """The lineage or, where training gave none, a fingerprint of what is here."""
         return self.lineage or fingerprint(self)
 
-    def matches(self, evidence: Any) -> Float[Array, " k"] | None:
-        """How many of the records in `evidence` equal each record of the coreset; adds up over batches."""
-        if self.coreset is None or self.weights is None or self.is_stand_in:
-            return None
-        return count_matches(self.coreset, *padded(evidence, self.weights.dtype))
+    def require_kin(self, posterior: AbstractPosterior, model: AbstractModel) -> None:
+        """Refuse a posterior or a model that this memory was not kept for."""
+        kept_for, given = self.belongs_to, _fingerprints(posterior, model)
+        if kept_for[0] and kept_for[0] != given[0]:
+            raise ValueError(
+                "memory must be what was kept for this posterior, got one that was kept for another; "
+                "give the posterior and the memory of the same training"
+            )
+        if kept_for[1] and kept_for[1] != given[1]:
+            raise ValueError(
+                "model must be the one that posterior and memory were trained with, got one with another "
+                "prior, likelihood, features or scales"
+            )
 
-    def remaining_coreset(
-        self, matches: Float[Array, " k"] | None
-    ) -> tuple[Any, Float[np.ndarray, " k"]] | None:
+    def kept_for(self, posterior: AbstractPosterior, model: AbstractModel) -> Self:
+        """The same memory, for a posterior and a model that it belongs to."""
+        return dataclasses.replace(self, belongs_to=_fingerprints(posterior, model))
+
+    def require_ids(self, ids: Sequence[str] | None) -> None:
+        """Refuse to look for records without the identifiers that training knew them by."""
+        if self.marker is not None and self.marker.is_named and ids is None:
+            raise ValueError("ids must be given: training knew its records by identifiers")
+
+    def sight(self, rows: Any, ids: Sequence[str] | None = None) -> Sighting:
+        """Look for records, as `model.rows` returned them, or for their identifiers."""
+        self.require_ids(ids)
+        if self.marker is None:
+            return Sighting()
+        if self.roster is not None:
+            found = self.marker.find(rows, ids, self.roster)
+            return Sighting(found.rows, found.exact, self._matches(found.exact, found.cells))
+        if self.coreset_marks is None or self.is_stand_in:
+            return Sighting()
+        exact = self.marker.exact(rows, ids)
+        elsewhere = np.flatnonzero(count_equal(self.coreset_marks.exact, exact) == 0)
+        # What is not in the coreset may be there with more digits.
+        cells = [] if self.marker.is_named else self.marker.cells(take(rows, elsewhere))
+        return Sighting(matches=self._matches(exact, frozenset().union(*cells)))
+
+    def _matches(
+        self, exact: Int[np.ndarray, "m 2"], cells: frozenset[int]
+    ) -> Float[np.ndarray, " k"] | None:
+        """How many of the records with these marks each one of the coreset equals; adds up over batches.
+
+        Records that were found by their cell alone may be any one in it: all of these go.
+        """
+        if self.coreset_marks is None or self.weights is None or self.is_stand_in:
+            return None
+        marks, copies = self.coreset_marks, np.asarray(self.copies)
+        counts = count_equal(exact, marks.exact)
+        return np.where(marks.lie_in(cells), copies, counts).astype(np.asarray(self.weights).dtype)
+
+    def _left(self, matches: Any) -> Float[np.ndarray, " k"]:
+        """Share of the training records equal to each one of the coreset that are left."""
+        if matches is None or self.copies is None:
+            return np.ones(self.size)
+        return np.maximum(1 - np.asarray(matches) / np.asarray(self.copies), 0)
+
+    def remaining_coreset(self, matches: Any) -> tuple[Any, Float[np.ndarray, " k"]] | None:
         """The coreset, and its weights with zero for what was erased; None where nothing remains of it."""
         if self.coreset is None or self.weights is None:
             return None
         weights = np.asarray(self.weights)
-        weights = weights if matches is None else np.where(np.asarray(matches) > 0, 0, weights)
+        weights = (weights * self._left(matches)).astype(weights.dtype)
         return (self.coreset, weights) if (weights > 0).any() else None
 
     def without(
-        self, records: int, matches: Float[Array, " k"] | None, curvature: GaussianNatural | None = None
+        self,
+        records: int,
+        matches: Any,
+        members: Any,
+        *,
+        curvature: GaussianNatural | None = None,
+        deviance: float | None = None,
     ) -> Self:
-        """Memory once `records` were erased: those of the coreset that match one are gone for good.
+        """Memory once `records` were erased: those of the coreset that are among them are gone for good.
 
-        `curvature` is that of the posterior which was recovered.
+        Of several equal records, as many stay as were not erased. `curvature` is that of the posterior which
+        was recovered, `deviance` that of the erased records.
         """
-        coreset, weights = self.coreset, self.weights
-        if self.is_stand_in:
-            coreset, weights = None, None
-        elif matches is not None:
-            kept = np.asarray(matches) == 0
-            coreset, weights = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], (coreset, weights))
-        return type(self)(self.records - records, None, curvature, coreset, weights)
+        remaining = None if self.is_stand_in else self.remaining_coreset(matches)
+        coreset = weights = marks = copies = None
+        if remaining is not None:
+            share = self._left(matches)
+            if self.copies is not None:
+                copies = np.rint(np.asarray(self.copies) * share).astype(np.int32)
+            parts = (*remaining, self.coreset_marks, copies)
+            coreset, weights, marks, copies = take(parts, share > 0)
+        if self.deviance is not None and deviance is not None:
+            deviance = max(self.deviance - deviance, 0.0)
+        return type(self)(
+            self.records - records,
+            None,
+            curvature,
+            coreset,
+            weights,
+            marker=self.marker,
+            roster=self._roster_without(members),
+            coreset_marks=marks,
+            copies=copies,
+            deviance=None if self.deviance is None else deviance,
+        )
 
-    def blanked(self, matches: Float[Array, " k"] | None) -> Self:
+    def _roster_without(self, members: Any) -> Marks | None:
+        return self.roster if self.roster is None or members is None else self.roster.without(members)
+
+    def blanked(self, matches: Any, members: Any) -> Self:
         """Memory with its erased records overwritten by zeros, in the same shape.
 
         It serves further requests to the same trained posterior, and nothing compiles anew.
         """
+        kept = dataclasses.replace(self, roster=self._roster_without(members), lineage=self.origin)
         if matches is None or self.weights is None:
-            return self
-        gone = np.asarray(matches) > 0
+            return kept
+        gone = self._left(matches) == 0
 
         def overwrite(leaf):
             rows = np.array(leaf)
             rows[gone] = 0
             return jnp.asarray(rows)
 
-        coreset, weights = jax.tree.map(overwrite, (self.coreset, self.weights))
-        return dataclasses.replace(self, coreset=coreset, weights=weights, lineage=self.origin)
+        coreset, weights, marks = jax.tree.map(overwrite, (self.coreset, self.weights, self.coreset_marks))
+        return dataclasses.replace(kept, coreset=coreset, weights=weights, coreset_marks=marks)
 
     def __str__(self) -> str:
         parts = [f"{self.records} training records"]
@@ -151,46 +270,5 @@ class Memory(Storable):
         return "memory of " + ", ".join(parts)
 
 
-def remember(
-    posterior: AbstractPosterior,
-    model: AbstractModel,
-    evidence: Any,
-    size: int | None,
-    stationarity: float | None,
-    *,
-    key: PRNGKeyArray,
-) -> Memory:
-    """Keep `size` records, and the dense curvature for a diagonal posterior; neither where `size` is None."""
-    records = count(evidence)
-    if size is None:
-        return Memory(records, stationarity)
-    if not isinstance(posterior, AbstractGaussian | AbstractFlow) or not model.has_dense_sites:
-        raise ValueError(
-            "memory must be left out: it serves Gaussians and autoregressive flows, of models with "
-            f"affordable dense sites, got {type(posterior).__name__} of {posterior.dim} parameters"
-        )
-    if not isinstance(posterior, AbstractGaussian):
-        posterior = matched_gaussian(posterior, key)
-    nodes = model.nodes()
-    curvature = None
-    if isinstance(posterior, DiagonalGaussian):
-        curvature = _full_step(posterior, model, evidence, nodes)
-    coreset, weights = None, None
-    if size > 0:
-        rough = model.nodes(INFLUENCE_NODES)
-        influence = _influence(posterior, model, padded(evidence, model.dtype)[0], rough)
-        rows, drawn = draw_coreset(np.asarray(influence)[:records], size, key)
-        coreset = jax.tree.map(lambda leaf: jnp.asarray(leaf[rows]), evidence)
-        weights = jnp.asarray(drawn, model.dtype)
-    kept = Memory(records, stationarity, curvature, coreset, weights)
-    return dataclasses.replace(kept, lineage=fingerprint(kept))
-
-
-@eqx.filter_jit
-def _full_step(posterior: AbstractGaussian, model: AbstractModel, evidence, nodes) -> GaussianNatural:
-    return Bound(model, evidence, nodes).target(posterior)
-
-
-@eqx.filter_jit
-def _influence(posterior: AbstractGaussian, model: AbstractModel, evidence, nodes):
-    return model.influence(posterior, evidence, nodes)
+def _fingerprints(posterior: AbstractPosterior, model: AbstractModel) -> tuple[str, str]:
+    return fingerprint(posterior), model.fingerprint

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
@@ -12,10 +13,16 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.programs import kept
 from unbayes._numerics.records import count
-from unbayes._validation import require_key
-from unbayes.memory import Memory, remember
+from unbayes._validation import require_ids, require_key
+from unbayes.memory import keep
 from unbayes.models import AbstractConjugateModel, AbstractModel
-from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, AbstractVariational, FullGaussian
+from unbayes.posteriors import (
+    AbstractExponentialFamily,
+    AbstractGaussian,
+    AbstractVariational,
+    FullGaussian,
+    gaussian_kl,
+)
 from unbayes.progress import AbstractProgress
 from unbayes.training.base import AbstractTraining, Trained
 from unbayes.training.natural import NaturalGradientVI
@@ -28,6 +35,8 @@ def fit(
     family: type[AbstractVariational] | AbstractVariational = FullGaussian,
     method: AbstractTraining | None = None,
     memory: int | None = None,
+    ids: Iterable[str] | None = None,
+    roster: bool = True,
     key: PRNGKeyArray,
     progress: AbstractProgress | None = None,
 ) -> Trained:
@@ -49,6 +58,13 @@ def fit(
         Number of training records to keep in `trained.memory` for later unlearning, together with the dense
         curvature beside a diagonal posterior; 0 keeps the curvature alone, None neither. Records that are
         kept are training data, and to be protected as such.
+    ids
+        One identifier for each record, such as a customer's number, by which `unlearn` will know it. Digests
+        of them are kept, not the identifiers. Without any, records are known by their digits.
+    roster
+        Whether `trained.memory` keeps such digests of all records, sixteen bytes each. With them, `unlearn`
+        notices records that were erased before or never trained on. Whoever has them and a record can tell
+        whether it was trained on.
     key
         Key of whatever is random.
     progress
@@ -60,20 +76,34 @@ def fit(
         raise ValueError(f"memory must be a number of records to keep, or None, got {memory!r}")
     with kept(model.holds_functions):
         evidence = model.encode(records)
+        named = require_ids(ids, count(evidence))
         trained = _train(model, evidence, family, method, key, progress)
         if not np.isfinite(trained.elbo):
             raise ValueError(
                 f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the "
                 "likelihood and of the inputs, or give a smaller learning rate"
             )
-        if memory is None:
-            remembered = Memory(count(evidence), trained.stationarity)
-        else:
-            key = jax.random.fold_in(key, 1)
-            # NumPy picks rows in a fraction of the time that JAX takes for them outside compiled code.
-            rows = jax.tree.map(np.asarray, evidence)
-            remembered = remember(trained.posterior, model, rows, memory, trained.stationarity, key=key)
+        remembered = keep(
+            trained.posterior,
+            model,
+            records,
+            evidence,
+            memory,
+            trained.stationarity,
+            ids=named,
+            roster=roster,
+            deviance=_deviance(trained, model, evidence),
+            key=key if memory is None else jax.random.fold_in(key, 1),
+        )
     return dataclasses.replace(trained, memory=remembered, seconds=time.perf_counter() - started)
+
+
+def _deviance(trained: Trained, model: AbstractModel, evidence: Any) -> float | None:
+    """Of all records: E_q[log p(D|θ)] is the ELBO, and what the prior took from it."""
+    most, prior = model.largest_log_likelihood(evidence), model.gaussian_prior
+    if most is None or prior is None or not isinstance(trained.posterior, AbstractGaussian):
+        return None
+    return max(float(most) - trained.elbo - float(gaussian_kl(trained.posterior, prior)), 0.0)
 
 
 def _train(model: AbstractModel, evidence, family, method: AbstractTraining | None, key, progress) -> Trained:

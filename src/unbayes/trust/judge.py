@@ -1,8 +1,12 @@
 """From measures to a verdict: each rule is a function of the measures and returns at most one doubt."""
 
+import math
+
 from unbayes.trust.limits import (
+    DOUBTED_ABSENCE,
     DOUBTED_COVERAGE,
     DOUBTED_EXCESS,
+    DOUBTED_IMPROBABLE,
     DOUBTED_KHAT,
     DOUBTED_PROJECTION_LOSS,
     DOUBTED_SAMPLING_ERROR,
@@ -11,14 +15,18 @@ from unbayes.trust.limits import (
     DOUBTED_SHRINKAGE,
     DOUBTED_STATIONARITY,
     DOUBTED_UNCERTAINTY,
+    DOUBTED_UNLIKELIHOOD,
     DOUBTED_UNSETTLED,
     LARGEST_SHIFT,
+    LEAST_CHANCE,
     REFUSED_COVERAGE,
+    REFUSED_DEVIANCE,
     REFUSED_EXCESS,
     REFUSED_KHAT,
     REFUSED_SECOND_TERM,
     REFUSED_SHARE,
     REFUSED_SHARE_ALONE,
+    REFUSED_UNLIKELIHOOD,
 )
 from unbayes.trust.measures import Measures
 from unbayes.trust.verdict import Doubt, Trust, Verdict
@@ -39,11 +47,17 @@ def require_possible(measures: Measures, rounding: float) -> None:
     Parameters
     ----------
     measures
-        Of which `evidence_left`, `is_exact` and `is_sampled` matter.
+        Of which `evidence_left`, the deviances, `is_exact` and `is_sampled` matter.
     rounding
         Share of the evidence that may be missing where nothing but rounding is off.
     """
     left = measures.evidence_left
+    own, most = measures.deviance, measures.training_deviance
+    if own is not None and most is not None and own > (1 + REFUSED_DEVIANCE) * most + 1:
+        raise ValueError(
+            f"erased fits the model worse than all training records together (a deviance of {own:.3g} nats, "
+            f"beside {most:.3g}); some of these records cannot have been part of its training data"
+        )
     if left is None:
         return
     if measures.is_exact and not left > -rounding:
@@ -59,12 +73,61 @@ def require_possible(measures: Measures, rounding: float) -> None:
         )
 
 
-def require_number(measures: Measures) -> None:
+def require_number(records: int, training_records: int | None) -> None:
     """Refuse to erase more records than there were."""
-    if measures.training_records is not None and measures.records > measures.training_records:
-        raise ValueError(
-            f"erased must be among the {measures.training_records} training records, got {measures.records}"
-        )
+    if training_records is not None and records > training_records:
+        raise ValueError(f"erased must be among the {training_records} training records, got {records}")
+
+
+def _strangers(measures: Measures) -> Doubt | None:
+    """Records that the roster does not know."""
+    if not measures.strangers:
+        return None
+    reason = (
+        f"{measures.strangers} of the {measures.records} erased records are not among the training records: "
+        "never trained on, erased before, or changed on the way"
+    )
+    return Doubt(reason, Verdict.RETRAIN)
+
+
+def _unlikelihood(measures: Measures) -> Doubt | None:
+    """Records that are hardly possible under the belief without them, where no roster knows them."""
+    unlikely, single = measures.unlikelihood, measures.improbable
+    if unlikely is None:
+        return None
+    if single <= DOUBTED_IMPROBABLE * measures.records and unlikely <= DOUBTED_UNLIKELIHOOD:
+        return None
+    found = "the erased records, taken together, are"
+    if single:
+        rows = ", ".join(map(str, measures.improbable_rows))
+        more = ", …" if single > len(measures.improbable_rows) else ""
+        found = f"{single} of the {measures.records} erased records{f' (row {rows}{more})' if rows else ''}"
+        found += " is" if single == 1 else " are"
+    reason = (
+        f"{found} very improbable under the belief without {'it' if single == 1 else 'them'}: trained on, "
+        "with such targets? A memory with a roster tells"
+    )
+    return Doubt(reason, Verdict.RETRAIN if unlikely > REFUSED_UNLIKELIHOOD else Verdict.DOUBTFUL)
+
+
+def _absence(measures: Measures) -> Doubt | None:
+    """Too few of the records in a coreset of training records, where no roster knows them."""
+    found, expected = measures.found_in_memory, measures.expected_in_memory
+    if found is None or expected is None or measures.strangers is not None:
+        return None
+    mean = LEAST_CHANCE * expected
+    if found >= mean or _poisson_tail(math.floor(found), mean) >= DOUBTED_ABSENCE:
+        return None
+    return Doubt(
+        f"{found:.0f} of the erased records are in the memory, where about {expected:.0f} were to be "
+        "expected: were they trained on?",
+        Verdict.RETRAIN,
+    )
+
+
+def _poisson_tail(count: int, mean: float) -> float:
+    """Probability of at most so many events."""
+    return sum(math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(count + 1))
 
 
 def _weights(measures: Measures) -> Doubt | None:
@@ -256,6 +319,10 @@ def _projection(measures: Measures) -> Doubt | None:
 
 
 RULES = (
+    _stationarity,
+    _strangers,
+    _unlikelihood,
+    _absence,
     _weights,
     _trace,
     _shift,
@@ -270,6 +337,5 @@ RULES = (
     _excess,
     _total_erasure,
     _shrinkage,
-    _stationarity,
     _projection,
 )

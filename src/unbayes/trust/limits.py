@@ -51,3 +51,20 @@ DOUBTED_SAMPLING_ERROR = 0.25
 
 # What a family cannot hold of the recovered belief, as a share of what unlearning changed.
 DOUBTED_PROJECTION_LOSS = 0.1
+
+# Surprise, in nats below the likeliest outcome, beyond which a record is improbable by itself: one in a
+# million, 5.3 standard deviations of a Gaussian.
+IMPROBABLE_RECORD = 14.0
+# Share of a batch that may be improbable: real data have outliers.
+DOUBTED_IMPROBABLE = 1e-3
+# The same of a batch, taken together.
+DOUBTED_UNLIKELIHOOD, REFUSED_UNLIKELIHOOD = 14.0, 50.0
+
+# Part by which the deviance of erased records may exceed that of all training records: sampled integrals are
+# off by a few per cent, and so is what is carried on from one request to the next.
+REFUSED_DEVIANCE = 0.05
+
+# Probability, if all erased records had been trained on, of finding so few of them in a coreset.
+DOUBTED_ABSENCE = 1e-4
+# Least share of the chance of an average record that any record has to be drawn into a coreset.
+LEAST_CHANCE = 0.5

@@ -12,6 +12,17 @@ class Measures(NamedTuple):
         Number of parameters.
     records, training_records
         Numbers of erased records, and of those that the posterior was trained on.
+    strangers
+        How many of the erased records are not among the training records, by the roster; None without one.
+    deviance, training_deviance
+        E_q[log p] of the erased and of all training records, in nats below the most that it could be.
+    unlikelihood
+        How improbable the erased records are, taken together, each under the belief without it: minus the
+        logarithm of a bound on the probability. None where the roster knows them all.
+    improbable, improbable_rows
+        How many of them are very improbable, each by itself, and the first few where they came at once.
+    found_in_memory, expected_in_memory
+        How many of them are in the coreset, and about how many were to be expected there.
     change
         KL, in nats, from the recovered belief to the trained one; None for flows.
     information
@@ -65,6 +76,14 @@ class Measures(NamedTuple):
     dim: int = 0
     records: int = 0
     training_records: int | None = None
+    strangers: int | None = None
+    deviance: float | None = None
+    training_deviance: float | None = None
+    unlikelihood: float | None = None
+    improbable: int = 0
+    improbable_rows: tuple[int, ...] = ()
+    found_in_memory: float | None = None
+    expected_in_memory: float | None = None
     change: float | None = None
     information: float = 0.0
     information_share: float | None = None

@@ -62,6 +62,7 @@ class Trust:
                 ("precision removed", _number(measures.share_removed, ".0%", " in some direction")),
                 ("step taken", _number(measures.step, ".0%")),
                 ("second term", _number(measures.second_term, ".3g", " nats")),
+                ("found in memory", _found(measures)),
                 ("covered by memory", _number(measures.coverage, ".0%")),
                 ("memory's uncertainty", _number(measures.uncertainty, ".2g", " nats")),
                 ("stationarity of q(θ|D)", _number(measures.stationarity, ".2g", " nats")),
@@ -72,6 +73,12 @@ class Trust:
         lines.append(f"  {'verdict':<22} {verdict}")
         lines += [f"  {'because':<22} {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
+
+
+def _found(measures: Measures) -> str:
+    if measures.found_in_memory is None or measures.expected_in_memory is None:
+        return ""
+    return f"{measures.found_in_memory:.0f} records, about {measures.expected_in_memory:.0f} expected"
 
 
 def _number(value: float | None, format_spec: str, unit: str = "") -> str:

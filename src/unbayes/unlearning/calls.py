@@ -10,7 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.programs import kept
 from unbayes._numerics.records import count
-from unbayes._validation import require_key, require_threshold
+from unbayes._validation import require_ids, require_key, require_threshold
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
@@ -19,8 +19,9 @@ from unbayes.trust import Measures, RetrainingNeeded, judge, measure
 from unbayes.trust.judge import require_number, require_possible
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
 from unbayes.unlearning.methods.auto import Auto
+from unbayes.unlearning.provenance import Missing, admit, caveats, measured, require_left, require_missing
 from unbayes.unlearning.result import Solution, Unlearned
-from unbayes.unlearning.statistics import Statistics, require_identifiers
+from unbayes.unlearning.statistics import Statistics, digests_of
 
 AUTO = Auto()
 
@@ -32,6 +33,8 @@ def unlearn(
     *,
     memory: Memory | None = None,
     method: AbstractMethod = AUTO,
+    ids: Iterable[str] | None = None,
+    missing: Missing = "refuse",
     key: PRNGKeyArray,
     progress: AbstractProgress | None = None,
 ) -> Unlearned:
@@ -50,6 +53,11 @@ def unlearn(
     method
         How: `Auto()` unless given, which chooses between `Exact()`, `NaturalGradient()`, `Transport()` and
         `BankReverseKL()` and says why; the paper's own are `EUBO(lam)` and `ReverseKL(lam)`.
+    ids
+        One identifier for each record, as `fit` was given them.
+    missing
+        What to do with records that are not among the training records that are left, as far as the memory
+        tells: "refuse" all of them, "skip" those, or "allow" them, with a verdict to match.
     key
         Key of whatever is random.
     progress
@@ -58,7 +66,7 @@ def unlearn(
     started = time.perf_counter()
     call = _prepare(posterior, model, method, memory, key)
     with kept(model.holds_functions):
-        return _solve(call, _summarise(call, erased), progress, started)
+        return _solve(call, _summarise(call, erased, ids, missing), progress, started)
 
 
 def summarise(
@@ -68,7 +76,8 @@ def summarise(
     *,
     memory: Memory | None = None,
     method: AbstractMethod = AUTO,
-    identifiers: Iterable[str] | None = None,
+    ids: Iterable[str] | None = None,
+    missing: Missing = "refuse",
     key: PRNGKeyArray,
 ) -> Statistics:
     """What one batch of erased records leaves behind; add such statistics up, then `solve`.
@@ -78,16 +87,16 @@ def summarise(
 
     Parameters
     ----------
-    posterior, model, erased, memory, method, key
+    posterior, model, erased, memory, method, missing, key
         As for `unlearn`.
-    identifiers
-        One word for each record, such as a salted digest of its key. Statistics that share one refuse to add
-        up, so that nothing is taken out twice.
+    ids
+        One identifier for each record, as `fit` was given them. Statistics that share one refuse to add up,
+        so that nothing is taken out twice.
     """
     call = _prepare(posterior, model, method, memory, key)
     _require_additive(call.method)
     with kept(model.holds_functions):
-        return _summarise(call, erased, identifiers)
+        return _summarise(call, erased, ids, missing)
 
 
 def solve(
@@ -177,6 +186,8 @@ def _prepare(posterior, model, method, memory: Memory | None, key) -> _Call:
     if not measure.is_finite(posterior):
         raise ValueError("posterior must be finite, got NaN or infinite parameters")
     require_key(key)
+    if memory is not None:
+        memory.require_kin(posterior, model)
     method, choice = method.choose(posterior, model)
     method.check(posterior, model, memory)
     return _Call(posterior, model, memory, key, method, choice)
@@ -191,16 +202,22 @@ def _require_additive(method: AbstractMethod) -> None:
         )
 
 
-def _summarise(call: _Call, erased: Any, identifiers: Iterable[str] | None = None) -> Statistics:
+def _summarise(
+    call: _Call, erased: Any, ids: Iterable[str] | None = None, missing: Missing = "refuse"
+) -> Statistics:
     posterior, model, method = call.posterior, call.model, call.method
+    require_missing(missing)
     evidence = model.encode(erased, "erased")
-    named = require_identifiers(identifiers, count(evidence))
+    named = require_ids(ids, count(evidence))
+    admitted = admit(posterior, model, call.memory, erased, evidence, named, missing)
+    evidence = admitted.evidence
     value = method.summarise(posterior, model, evidence, key=call.key)
     site = method.site(value)
     if site is None:
         site = measure.site(posterior, model, evidence)
-    matches = None if call.memory is None else call.memory.matches(evidence)
-    return Statistics(value, site, matches, count(evidence), call.origin, named)
+    origin = call.origin
+    digests = digests_of(admitted.ids, origin)
+    return Statistics(value, site, admitted.matches, count(evidence), origin, digests, admitted.provenance)
 
 
 def _solve(
@@ -216,6 +233,7 @@ def _solve(
 def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
     """What can be told before any long work; refuses records that were never trained on."""
     posterior, model, memory = call.posterior, call.model, call.memory
+    require_left(memory, statistics)
     is_exact, left = call.method.is_exact(posterior, model), None
     if not call.method.measures_evidence:
         left = measure.evidence_left(posterior, model, statistics.site, is_exact=is_exact)
@@ -224,12 +242,13 @@ def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
         records=statistics.records,
         training_records=None if memory is None else memory.records,
         stationarity=None if memory is None else memory.stationarity,
+        **measured(memory, statistics),
         is_exact=is_exact,
         is_log_concave=model.is_log_concave,
         is_sampled=model.is_sampled,
         evidence_left=left,
     )
-    require_number(measures)
+    require_number(statistics.records, measures.training_records)
     require_possible(measures, measure.rounding(posterior))
     return measures
 
@@ -250,7 +269,13 @@ def _conclude(
     measures = measure.compare(solution.posterior, call.posterior, call.model, measures, call.key)
     handed_on = None
     if call.memory is not None:
-        handed_on = call.memory.without(statistics.records, statistics.matches, solution.curvature)
+        handed_on = call.memory.without(
+            statistics.records,
+            statistics.matches,
+            statistics.provenance.members,
+            curvature=solution.curvature,
+            deviance=first.deviance,
+        ).kept_for(solution.posterior, call.model)
     return Unlearned(
         posterior=solution.posterior,
         method=call.method,
@@ -260,4 +285,5 @@ def _conclude(
         seconds=time.perf_counter() - started,
         trace=solution.trace,
         memory=handed_on,
+        caveats=caveats(call.model, call.memory, statistics),
     )

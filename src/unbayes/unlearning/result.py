@@ -55,6 +55,8 @@ class Unlearned:
         Objective at every iteration, empty where there are none.
     memory
         The memory that was given, without the erased records; None where none was.
+    caveats
+        What was not unlearned, or could not be checked, in sentences. They have no part in the verdict.
     """
 
     posterior: AbstractPosterior
@@ -65,6 +67,7 @@ class Unlearned:
     seconds: float
     trace: np.ndarray
     memory: Memory | None = None
+    caveats: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -104,4 +107,5 @@ class Unlearned:
         if self.trace.size:
             lines.append(f"  {'objective':<22} {self.trace[0]:.5g} → {self.trace[-1]:.5g}")
         lines.append(f"  {'seconds':<22} {self.seconds:.2f}")
-        return "\n".join([*lines, str(self.trust)])
+        notes = [f"  {'note':<22} {caveat}" for caveat in self.caveats]
+        return "\n".join([*lines, str(self.trust), *notes])

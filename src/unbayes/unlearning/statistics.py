@@ -1,14 +1,60 @@
 """What erased records leave behind once they have been read."""
 
-from collections.abc import Iterable
-from typing import Any, Self
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from unbayes._storable import Storable
+
+
+class Provenance(Storable):
+    """What one pass tells of where records come from: whether they were trained on. Adds up over batches.
+
+    Attributes
+    ----------
+    members
+        Exact marks of the training records that they are, shape (m, 2); None where no roster tells.
+    strangers
+        How many of them are not among the training records that are left, by the roster.
+    retained
+        How many of them each input equals that the model itself holds, shape (k,); None where it holds none.
+    deviance
+        E_q[log p] of them below the most that it could be, in nats; None where that has no bound.
+    surprise
+        Sums over records of how improbable each is under the belief without it, in nats, and of the mean and
+        the variance that this should have; None where the roster knows them all, or it cannot be told.
+    improbable
+        How many of them are very improbable, each by itself.
+    improbable_rows
+        Which ones, by their row in a single batch; empty once batches were added.
+    """
+
+    members: Int[Array | np.ndarray, "m 2"] | None = None
+    strangers: int = eqx.field(static=True, default=0)
+    retained: Int[Array | np.ndarray, " k"] | None = None
+    deviance: Float[Array, ""] | None = None
+    surprise: Float[Array | np.ndarray, "3"] | None = None
+    improbable: int = eqx.field(static=True, default=0)
+    improbable_rows: tuple[int, ...] = eqx.field(static=True, default=())
+
+    def __add__(self, other: Self) -> Self:
+        def both(own: Any, its: Any, add: Callable[[Any, Any], Any] = jnp.add) -> Any:
+            return None if own is None or its is None else add(own, its)
+
+        return type(self)(
+            members=both(self.members, other.members, lambda own, its: np.concatenate([own, its])),
+            strangers=self.strangers + other.strangers,
+            retained=both(self.retained, other.retained),
+            deviance=both(self.deviance, other.deviance),
+            surprise=both(self.surprise, other.surprise),
+            improbable=self.improbable + other.improbable,
+        )
 
 
 class Statistics(Storable):
@@ -29,16 +75,21 @@ class Statistics(Storable):
         Number of records.
     origin
         Fingerprint of posterior, model, memory, method and key: only statistics of one origin add up.
-    identifiers
-        What the caller calls the records, such as salted digests; empty where that was not given.
+    ids
+        Keyed digests of the identifiers that the caller gave; empty where there were none.
+    provenance
+        What tells whether the records were trained on.
     """
+
+    later_fields: ClassVar[dict[str, Any]] = {"ids": (), "provenance": Provenance()}
 
     value: Any
     site: Any
     matches: Float[Array, " k"] | None
     records: int = eqx.field(static=True)
     origin: str = eqx.field(static=True)
-    identifiers: tuple[str, ...] = eqx.field(static=True, default=())
+    ids: tuple[str, ...] = eqx.field(static=True, default=())
+    provenance: Provenance = Provenance()
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Statistics):
@@ -48,33 +99,35 @@ class Statistics(Storable):
                 "statistics add up only if they come from the same posterior, model, memory, method and key; "
                 "always summarise at the trained posterior, never at an unlearned one"
             )
-        shared = sorted(set(self.identifiers) & set(other.identifiers))
-        if shared:
-            some = ", ".join(shared[:3]) + (", …" if len(shared) > 3 else "")
+        if bool(self.ids) != bool(other.ids):
             raise ValueError(
-                f"statistics must not share records, which would be taken out twice; both hold {some}"
+                "statistics add up only if all of them were given ids, or none: else nobody can tell whether "
+                "a record is in both"
+            )
+        if shared := set(self.ids) & set(other.ids):
+            raise ValueError(
+                f"statistics must not share records, which would be taken out twice; {len(shared)} ids are "
+                "in both"
             )
         value, site, matches = jax.tree.map(
             jnp.add, (self.value, self.site, self.matches), (other.value, other.site, other.matches)
         )
-        identifiers = tuple(sorted(self.identifiers + other.identifiers))
-        records = self.records + other.records
-        return type(self)(value, site, matches, records, self.origin, identifiers)
+        return type(self)(
+            value,
+            site,
+            matches,
+            self.records + other.records,
+            self.origin,
+            tuple(sorted(self.ids + other.ids)),
+            self.provenance + other.provenance,
+        )
 
     def __radd__(self, other: Any) -> Self:
         """Let `sum` start from zero."""
         return self if other == 0 else self + other
 
 
-def require_identifiers(identifiers: Iterable[str] | None, records: int) -> tuple[str, ...]:
-    """Sorted identifiers, or a sentence where they are not one word for each record, all different."""
-    if identifiers is None:
-        return ()
-    given = list(identifiers)
-    if isinstance(identifiers, str) or not all(isinstance(each, str) for each in given):
-        raise TypeError("identifiers must be a list of strings, such as salted digests of the records' keys")
-    if len(given) != records:
-        raise ValueError(f"identifiers must name each of the {records} erased records, got {len(given)}")
-    if len(set(given)) < len(given):
-        raise ValueError("identifiers must be different, got one of them twice")
-    return tuple(sorted(given))
+def digests_of(ids: Sequence[str] | None, origin: str) -> tuple[str, ...]:
+    """Sorted digests of identifiers, which only statistics of that origin share."""
+    key = origin.encode()
+    return tuple(sorted(hashlib.blake2b(e.encode(), key=key, digest_size=16).hexdigest() for e in ids or ()))

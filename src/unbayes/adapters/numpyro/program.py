@@ -14,6 +14,7 @@ from numpyro.distributions.transforms import biject_to
 from numpyro.infer.autoguide import AutoGuide
 from numpyro.infer.util import compute_log_probs
 
+from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
 from unbayes._numerics.records import count, to_arrays
 from unbayes.models import AbstractModel
@@ -71,6 +72,12 @@ class Program(AbstractModel):
     def holds_functions(self) -> bool:
         """Whether the model holds functions of a user's, which a program is."""
         return True
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the program's name, its latent sites and parameters: other arguments may differ with the records."""
+        latent = sorted(latent_shapes(self.guide).items())
+        return fingerprint(self.program, type(self.guide).__name__, latent, self.constants, self.float_type)
 
     def encode(self, records: Call, name: str = "records") -> Call:
         """Finite arrays that share their leading axis, with None in place of the arguments that are fixed."""

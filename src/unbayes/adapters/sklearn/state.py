@@ -20,6 +20,7 @@ from unbayes.training.natural import NaturalGradientVI
 from unbayes.unlearning import AbstractMethod, Statistics, Unlearned, solve, summarise
 from unbayes.unlearning.methods.exact import Exact
 from unbayes.unlearning.methods.natural_gradient import NaturalGradient
+from unbayes.unlearning.statistics import Provenance
 
 QUADRATURE_NODES = 128
 
@@ -119,7 +120,9 @@ class State(NamedTuple):
         posterior = at_rest(result.posterior)
         assert isinstance(posterior, FullGaussian)
         result = dataclasses.replace(result, posterior=posterior, memory=at_rest(result.memory))
-        memory = at_rest(memory.blanked(statistics.matches))
+        memory = at_rest(memory.blanked(statistics.matches, statistics.provenance.members))
+        # The roster has lost them: nothing more is needed to notice that they are gone.
+        statistics = dataclasses.replace(statistics, provenance=Provenance(), ids=())
         return self._replace(memory=memory, posterior=posterior, statistics=at_rest(statistics)), result
 
     def predict(self, X: Float[np.ndarray, "n k"]) -> list[Any]:
