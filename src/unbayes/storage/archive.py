@@ -8,7 +8,6 @@ import io
 import json
 import math
 import os
-import secrets
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unbayes._version import __version__
+from unbayes.storage.replace import replacing
 
 FORMAT, VERSION, MANIFEST = "unbayes", 2, "manifest.json"
 READABLE_VERSIONS = (1, 2)
@@ -81,19 +81,10 @@ def _to_npy(array: np.ndarray) -> bytes:
 
 
 def _write(path: Path, entries: dict[str, bytes]) -> None:
-    """Replace the file at `path` in one step; without dates, so that equal contents are equal files."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.unbayes-tmp")
-    try:
-        with temporary.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, data in entries.items():
-                    archive.writestr(zipfile.ZipInfo(name), data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """Write a zip without dates, so that equal contents are equal files."""
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in entries.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
 
 
 def _read(file: BinaryIO) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
