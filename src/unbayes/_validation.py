@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 # Settings that are counts, and the least that each may be.
 COUNTS = {"iterations": 1, "draws": 1, "batch_size": 1, "nodes": 1, "mixing": 0}
@@ -30,3 +31,21 @@ def require_key(key: Any) -> None:
     """Refuse anything but a typed key."""
     if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise TypeError(f"key must come from jax.random.key, got {key!r}")
+
+
+def require_positive(name: str, values: Any, *, or_zero: bool = False) -> None:
+    """Refuse numbers that are not positive."""
+    numbers = np.asarray(values)
+    fine = numbers >= 0 if or_zero else numbers > 0
+    if not fine.all():
+        wanted = "positive or zero" if or_zero else "positive"
+        raise ValueError(f"{name} must be {wanted}, got {numbers[~fine][0]:g}")
+
+
+def require_lower_triangular(name: str, factor: Any) -> None:
+    """Refuse a matrix with anything above its diagonal, or a zero on it."""
+    matrix = np.asarray(factor)
+    if (above := np.triu(matrix, 1)).any():
+        raise ValueError(f"{name} must be lower triangular, got {above[above != 0][0]:g} above its diagonal")
+    if not np.diagonal(matrix).all():
+        raise ValueError(f"{name} must have no zero on its diagonal, got one")

@@ -1,9 +1,6 @@
 """Posteriors, models and memories in files: every bit comes back, and nothing else is let in."""
 
-import hashlib
 import inspect
-import io
-import json
 import os
 import pathlib
 import subprocess
@@ -19,6 +16,7 @@ import pytest
 
 import unbayes as ub
 from constructors import EXAMPLES
+from storage.tampering import entries_of, manifest_of, npy, tamper
 from unbayes import models
 from unbayes._storable import Storable, find_class, stored_name
 from unbayes.models.view import AbstractView
@@ -172,42 +170,6 @@ def behaviour(posterior):
     return theta, posterior.log_prob(theta)
 
 
-def entries_of(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def manifest_of(path):
-    return json.loads(entries_of(path)["manifest.json"])
-
-
-def npy(array, allow_pickle=False):
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, array, allow_pickle=allow_pickle)
-    return stream.getvalue()
-
-
-def tamper(path, edit_manifest=None, edit_entries=None, *, forge=True, compression=zipfile.ZIP_STORED):
-    """Rewrite a file; `forge` makes all checksums right again, so that nothing but the edit is wrong."""
-    entries = entries_of(path)
-    if edit_entries is not None:
-        edit_entries(entries)
-    manifest = json.loads(entries["manifest.json"])
-    if forge:
-        for name, declared in manifest["arrays"].items():
-            declared["sha256"] = hashlib.sha256(entries.get(f"{name}.npy", b"")).hexdigest()
-    if edit_manifest is not None:
-        edit_manifest(manifest)
-    if forge:
-        del manifest["sha256"]
-        text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-        manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    entries["manifest.json"] = json.dumps(manifest).encode()
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
-
-
 def assert_refused(path, match, **arguments):
     with pytest.raises(UnreadableFile, match=match) as refusal:
         ub.load(path, **arguments)
@@ -282,10 +244,11 @@ class TestRoundTrip:
             ub.save(path, make())
             seen |= classes(manifest_of(path)["posterior"])
         for make in MODELS.values():
-            ub.save(path, diagonal(1), make())
+            model = make()
+            ub.save(path, diagonal(model.dim), model)
             seen |= classes(manifest_of(path)["model"])
         for make in MEMORIES.values():
-            ub.save(path, diagonal(1), memory=make())
+            ub.save(path, diagonal(2), memory=make())
             seen |= classes(manifest_of(path)["memory"])
         within_statistics = {"RegressionNatural", "Sites", "Statistics"}
         # Those with an example make their round trip in `test_extending`.
@@ -581,7 +544,12 @@ FORGERIES = {
         None,
         r"posterior\.\w+ is described in a way",
     ),
-    "array used nowhere": (describe(mean=1.0), None, "belong nowhere: posterior.mean"),
+    "array used nowhere": (lambda m: m.update(model=None), None, "belong nowhere: model.likelihood.noise"),
+    "number for an array": (
+        describe(mean=1.0),
+        None,
+        r"posterior\.mean must be float of shape \(d\), got 1.0",
+    ),
     "no posterior": (
         lambda m: m.pop("posterior"),
         None,
@@ -732,7 +700,9 @@ class TestRefusals:
     def test_float64_without_x64(self, path):
         ub.save(path, diagonal(2))
         with jax.enable_x64(False):
-            assert_refused(path, r"posterior\.mean is float64 .* set jax_enable_x64")
+            assert_refused(
+                path, r'posterior\.mean is float64.*update\("jax_enable_x64", True\).*JAX_ENABLE_X64=1'
+            )
 
     def test_flow_of_another_type_than_the_session(self, path):
         with jax.enable_x64(False):

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.records import count, padded
 from unbayes._storable import Storable
+from unbayes._validation import require_positive
 from unbayes.inference.ascent import Bound
 from unbayes.memory.coreset import count_matches, draw_coreset, draw_rows
 from unbayes.models import AbstractModel
@@ -85,6 +86,22 @@ class Memory(Storable):
         coreset, counts = draw_rows(evidence, LARGEST_STAND_IN, key, model.dtype)
         weights = jnp.asarray(counts * (self.records - count(evidence)) / count(evidence), model.dtype)
         return dataclasses.replace(self, coreset=coreset, weights=weights, lineage="", is_stand_in=True)
+
+    def require_valid(self) -> None:
+        """Refuse numbers below zero, and a coreset whose arrays or weights differ in length."""
+        require_positive("records", self.records, or_zero=True)
+        if self.stationarity is not None:
+            require_positive("stationarity", self.stationarity, or_zero=True)
+        if (self.coreset is None) != (self.weights is None):
+            raise ValueError("weights must be given for a coreset, and for a coreset alone")
+        if self.weights is None:
+            return
+        require_positive("weights", self.weights, or_zero=True)
+        leaves = jax.tree.leaves(self.coreset)
+        lengths = sorted({np.shape(leaf)[:1] for leaf in leaves})
+        if lengths != [self.weights.shape]:
+            found = ", ".join(str(length[0]) if length else "none" for length in lengths)
+            raise ValueError(f"coreset must hold {len(self.weights)} records, as weights does, got {found}")
 
     @property
     def size(self) -> int:

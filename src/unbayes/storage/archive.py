@@ -123,7 +123,10 @@ def _read_array(archive: zipfile.ZipFile, name: str, dtype: str, shape: list[int
     if dtype not in DTYPES:
         raise UnreadableFile(f"{name} has the type {dtype}, which unbayes does not write")
     if dtype.endswith("64") and jnp.result_type(float) != jnp.float64:
-        raise UnreadableFile(f"{name} is {dtype} and would lose digits; set jax_enable_x64 first")
+        raise UnreadableFile(
+            f"{name} is {dtype}, which would lose digits where JAX computes in 32 bits; call "
+            'jax.config.update("jax_enable_x64", True) first, or set JAX_ENABLE_X64=1 in the environment'
+        )
     entry, size = archive.getinfo(f"{name}.npy"), math.prod(shape) * np.dtype(dtype).itemsize
     if not size <= entry.file_size <= size + HEADER_BYTES:
         raise UnreadableFile(f"{name} of shape {shape} cannot take {entry.file_size} bytes")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unbayes._storable import Storable
+from unbayes._validation import require_positive
 
 
 class Statistics(Storable):
@@ -39,6 +40,12 @@ class Statistics(Storable):
     records: int = eqx.field(static=True)
     origin: str = eqx.field(static=True)
     identifiers: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def require_valid(self) -> None:
+        """Refuse sums over no records, and numbers of matches below zero."""
+        require_positive("records", self.records)
+        if self.matches is not None:
+            require_positive("matches", self.matches, or_zero=True)
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Statistics):
