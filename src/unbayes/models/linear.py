@@ -18,7 +18,7 @@ from unbayes._numerics.records import (
     weighted_sum,
 )
 from unbayes._storable import Storable
-from unbayes._validation import require_positive
+from unbayes._validation import require_positive, require_precision
 from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import AbstractLikelihood, Integrals
@@ -319,6 +319,7 @@ class LinearModel(AbstractModel):
         By quadrature where the posterior is Gaussian, on `draws` nodes where f has several outputs; otherwise
         from `draws` samples of θ, for which `key` must be given.
         """
+        require_precision(posterior=posterior, model=self)
         with kept(self.holds_functions):
             design, variance = self.encode_inputs(x)
             if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
@@ -341,6 +342,7 @@ class LinearModel(AbstractModel):
 
         Where θ leaves f open, `log_likelihood` is a bound on log p(record|θ), not log p(record|θ) itself.
         """
+        require_precision(posterior=posterior, model=self)
         evidence = self.encode(records)
         if evidence.variance is None and not isinstance(posterior, AbstractGaussian):
             return super().log_predictive(posterior, records, key=key, draws=draws)

@@ -17,6 +17,7 @@ from unbayes.posteriors import (
     DiagonalGaussian,
     FullGaussian,
 )
+from unbayes.trust.reach import require_reach
 from unbayes.trust.weights import WeightDiagnosis, diagnose_weights
 from unbayes.unlearning.base import AbstractAdjustedMethod
 from unbayes.unlearning.methods.descent import log_likelihood_at, require_variational
@@ -57,6 +58,7 @@ class BankReverseKL(AbstractAdjustedMethod):
 
     def summarise(self, posterior, model, erased, *, key):
         """Log p(D_e|θ_s) at the draws, split into deviations and mean."""
+        require_reach(posterior, model, erased)
         thetas, _ = _bank(posterior, key, self.draws)
         return log_likelihood_at(model, thetas, erased)
 

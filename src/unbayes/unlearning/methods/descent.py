@@ -17,6 +17,7 @@ from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, AbstractPosterior, AbstractVariational
 from unbayes.trust import RetrainingNeeded, measure
+from unbayes.trust.reach import require_reach
 from unbayes.trust.weights import diagnose_weights
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
 from unbayes.unlearning.result import Solution
@@ -61,6 +62,7 @@ class AbstractDescent(AbstractAdjustedMethod):
 
     def summarise(self, posterior, model, erased, *, key):
         """The records themselves: every iteration reads them."""
+        require_reach(posterior, model, erased)
         return erased
 
     def solve_each(self, posterior, model, statistics, lams, *, key, progress=None) -> list[Solution]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractExponentialFamily, AbstractPosterior, Table
+from unbayes.trust.reach import require_reach
 from unbayes.unlearning.base import AbstractMethod
 from unbayes.unlearning.result import Solution
 
@@ -35,6 +36,7 @@ class Exact(AbstractMethod):
 
     def summarise(self, posterior, model, erased, *, key):
         """What the records had added to the natural parameters."""
+        require_reach(posterior, model, erased)
         return _sufficient_statistics(posterior, model, erased)
 
     def site(self, value: Any) -> Any:

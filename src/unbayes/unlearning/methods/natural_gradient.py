@@ -21,6 +21,7 @@ from unbayes.posteriors import (
     DiagonalGaussian,
     GaussianNatural,
 )
+from unbayes.trust.reach import require_reach
 from unbayes.unlearning.base import AbstractMethod
 from unbayes.unlearning.methods.coreset_correction import coreset_correction
 from unbayes.unlearning.methods.step import Sites, natural_gradient_step
@@ -73,6 +74,7 @@ class NaturalGradient(AbstractMethod):
     def summarise(self, posterior, model, erased, *, key) -> Sites:
         """Sums of sites and, where affordable, of third derivatives, at the trained posterior."""
         assert isinstance(posterior, AbstractGaussian)
+        require_reach(posterior, model, erased)
         return _sites(posterior, model, *padded(erased, posterior.dtype), self.nodes)
 
     def site(self, value: Sites) -> GaussianNatural:
