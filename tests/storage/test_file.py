@@ -407,6 +407,13 @@ class NoStorable(eqx.Module):
     size: int = 3
 
 
+def tower(levels):
+    node = {}
+    for _ in range(levels):
+        node = {"in": node}
+    return node
+
+
 SAVE_REFUSALS = {
     "a foreign module": (lambda: (NoStorable(),), {}, r"posterior is a .*NoStorable, which unbayes cannot"),
     "a foreign part": (
@@ -437,6 +444,7 @@ SAVE_REFUSALS = {
     "notes with a tuple": (lambda: (full(2),), {"notes": {"a": (1, 2)}}, "notes must be a dict"),
     "notes with a number as key": (lambda: (full(2),), {"notes": {1: 2}}, "notes must be a dict"),
     "notes with an array": (lambda: (full(2),), {"notes": {"a": np.zeros(2)}}, "notes must be a dict"),
+    "a tower of notes": (lambda: (full(2),), {"notes": tower(200)}, "nested in at most 100 levels, got more"),
     "notes in a list": (lambda: (full(2),), {"notes": [1]}, "notes must be a dict"),
 }
 
@@ -512,6 +520,8 @@ def describe(**fields):
 
 # Edits of a file whose checksums are all made right again: (edit of the manifest, of the entries, sentence).
 FORGERIES = {
+    "a tower": (lambda m: m.update(notes=tower(400)), None, "nested in more than 100 levels"),
+    "notes that are a word": (lambda m: m.update(notes="word"), None, "its notes are no dict"),
     "future version": (lambda m: m.update(version=3), None, "format version 3; .* reads up to 2"),
     "another kind": (lambda m: m.update(kind="statistics"), None, "it holds statistics, not model"),
     "no version": (lambda m: m.pop("version"), None, "format version None"),

@@ -23,6 +23,8 @@ READABLE_VERSIONS = (1, 2)
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
 # At least as much as numpy writes in front of the numbers of an array.
 HEADER_BYTES = 4096
+# Levels of a description; a model has about five, and Python recurses into a thousand.
+DEEPEST = 100
 
 
 class UnreadableFile(ValueError):
@@ -43,6 +45,8 @@ def write_archive(path: Path, kind: str, contents: dict[str, Any], arrays: dict[
     arrays
         The arrays by their names.
     """
+    if _depth(contents) > DEEPEST:
+        raise ValueError(f"what is saved must be nested in at most {DEEPEST} levels, got more")
     entries = {name: _to_npy(array) for name, array in arrays.items()}
     table = {
         name: {"dtype": array.dtype.name, "shape": array.shape, "sha256": _digest(entries[name])}
@@ -115,7 +119,20 @@ def _check_manifest(manifest: Any) -> dict[str, Any]:
         raise UnreadableFile(f"it has format version {found}; this version of unbayes reads up to {VERSION}")
     if manifest.pop("sha256", None) != _digest(canonical(manifest)):
         raise UnreadableFile("its manifest was edited or damaged: its checksum does not match")
+    if _depth(manifest) > DEEPEST + 1:
+        raise UnreadableFile(f"its description is nested in more than {DEEPEST} levels")
+    if not isinstance(manifest.get("notes"), dict | None):
+        raise UnreadableFile("its notes are no dict")
     return manifest
+
+
+def _depth(value: Any) -> int:
+    """Levels of dicts and lists within each other; counted without recursion."""
+    depth, level = 0, [value]
+    while level := [node for node in level if isinstance(node, dict | list | tuple)]:
+        depth += 1
+        level = [part for node in level for part in (node.values() if isinstance(node, dict) else node)]
+    return depth
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, dtype: str, shape: list[int], sha256: str) -> np.ndarray:
