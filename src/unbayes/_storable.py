@@ -20,9 +20,12 @@ class Storable(eqx.Module):
     ----------
     later_fields
         Fields that came after the class was first published, and what files without them mean.
+    infinite_fields
+        Fields whose numbers may be infinite; all others must be finite to be saved.
     """
 
     later_fields: ClassVar[dict[str, Any]] = {}
+    infinite_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -31,6 +34,13 @@ class Storable(eqx.Module):
     def stored_fields(self) -> dict[str, Any]:
         """What a file holds of this object, by the names of its fields."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def require_valid(self) -> None:
+        """Refuse numbers that no such object has, by a ValueError that begins with the field's name.
+
+        Asked before anything is saved, and of what was loaded. Types, shapes and finiteness are checked
+        already, as far as annotations tell them.
+        """
 
     @classmethod
     def from_stored(cls, fields: dict[str, Any]) -> Self:
@@ -43,9 +53,12 @@ class Storable(eqx.Module):
 
 def stored_name(cls: type) -> str:
     """Name of a class in files: short for the library's own, with its module for others."""
-    return (
-        cls.__name__ if cls.__module__.split(".")[0] == "unbayes" else f"{cls.__module__}:{cls.__qualname__}"
-    )
+    return cls.__name__ if is_own_class(cls) else f"{cls.__module__}:{cls.__qualname__}"
+
+
+def is_own_class(cls: type) -> bool:
+    """Whether a class is one of the library's."""
+    return cls.__module__.split(".")[0] == "unbayes"
 
 
 def find_class(name: str) -> type[Storable] | None:

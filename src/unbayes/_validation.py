@@ -49,3 +49,39 @@ def require_ids(ids: Iterable[Any] | None, records: int) -> tuple[str, ...] | No
         twice = next(word for word, times in Counter(words).items() if times > 1)
         raise ValueError(f"ids must be different, got {twice!r} more than once")
     return words
+
+
+def require_positive(name: str, values: Any, *, or_zero: bool = False) -> None:
+    """Refuse numbers that are not positive."""
+    numbers = np.asarray(values)
+    fine = numbers >= 0 if or_zero else numbers > 0
+    if not fine.all():
+        wanted = "positive or zero" if or_zero else "positive"
+        raise ValueError(f"{name} must be {wanted}, got {numbers[~fine][0]:g}")
+
+
+def require_lower_triangular(name: str, factor: Any) -> None:
+    """Refuse a matrix with anything above its diagonal, or a zero on it."""
+    matrix = np.asarray(factor)
+    if (above := np.triu(matrix, 1)).any():
+        raise ValueError(f"{name} must be lower triangular, got {above[above != 0][0]:g} above its diagonal")
+    if not np.diagonal(matrix).all():
+        raise ValueError(f"{name} must have no zero on its diagonal, got one")
+
+
+def require_precision(**parts: Any) -> None:
+    """Refuse float64 in a process that computes in float32.
+
+    Parameters
+    ----------
+    parts
+        Posteriors and models, by the names of the arguments; None is passed over.
+    """
+    if jnp.result_type(float) == jnp.float64:
+        return
+    for name, part in parts.items():
+        if part is not None and part.dtype == jnp.float64:
+            raise ValueError(
+                f"{name} must be float32 in a process in which JAX computes in 32 bits, got float64; call "
+                'jax.config.update("jax_enable_x64", True) first, or set JAX_ENABLE_X64=1 in the environment'
+            )

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._validation import require_precision
 from unbayes.models import ClassPredictive, LinearModel
 from unbayes.posteriors import (
     AbstractExponentialFamily,
@@ -67,6 +68,7 @@ def predictive_kl(
         Where the predictive distribution has to be sampled; both sides share the key, so that most of the
         noise cancels.
     """
+    require_precision(first=first, second=second, model=model)
     p = model.predictive(first, inputs, key=key, draws=draws)
     q = model.predictive(second, inputs, key=key, draws=draws)
     return PredictiveKL(_spread(p.kl(q)), _spread(q.kl(p)))
@@ -80,6 +82,7 @@ def parameter_kl(
     draws: int = 10_000,
 ) -> Estimate:
     """KL[first‖second] over θ: in closed form between Gaussians, else sampled, which takes a key."""
+    require_precision(first=first, second=second)
     if isinstance(first, AbstractGaussian) and isinstance(second, AbstractGaussian):
         return Estimate(float(_gaussian_kl(first, second)), 0.0)
     if key is None:
@@ -98,6 +101,7 @@ def agreement(
     draws: int = 1000,
 ) -> float:
     """Share of inputs at which both posteriors predict the same class."""
+    require_precision(first=first, second=second, model=model)
     one = model.predictive(first, inputs, key=key, draws=draws)
     other = model.predictive(second, inputs, key=key, draws=draws)
     if not isinstance(one, ClassPredictive):
@@ -109,6 +113,7 @@ def entropy(
     posterior: AbstractPosterior, *, key: PRNGKeyArray | None = None, draws: int = 10_000
 ) -> Estimate:
     """Entropy of a posterior: in closed form, or sampled for a flow, which takes a key."""
+    require_precision(posterior=posterior)
     if isinstance(posterior, AbstractExponentialFamily):
         return Estimate(float(posterior.entropy()), 0.0)
     if key is None:
@@ -120,6 +125,7 @@ def information(
     remaining: AbstractPosterior, full: AbstractPosterior, *, key: PRNGKeyArray | None = None
 ) -> Estimate:
     """I = H(θ|D_r) − H(θ|D) in nats: what the erased records told the model."""
+    require_precision(remaining=remaining, full=full)
     after, before = entropy(remaining, key=key), entropy(full, key=key)
     return Estimate(after.value - before.value, (after.error**2 + before.error**2) ** 0.5)
 

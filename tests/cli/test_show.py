@@ -1,6 +1,7 @@
 """The command `unbayes show`."""
 
 import json
+import re
 
 import jax.numpy as jnp
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import unbayes as ub
 from cli.helpers import start
 from problems import KEY
+from storage.tampering import tamper
 
 
 def shown(unbayes, path):
@@ -170,3 +172,41 @@ def test_erasures_of_another_kind_are_refused(refused, tmp_path):
     path = tmp_path / "beta.unbayes"
     ub.save(path, ub.Beta(2.0, 3.0), notes={"erasures": 3})
     assert "hold erasures that unbayes erase did not write" in refused("show", path)
+
+
+# Edits of a file whose checksums are made right again, and what is said of it, or that it is shown.
+FORGED = {
+    "no posterior": (lambda m: m.update(posterior=3), "posterior +unknown"),
+    "a posterior that wants a function": (
+        lambda m: m["posterior"]["fields"].update(mean={"function": "f"}),
+        "posterior +FullGaussian",
+    ),
+    "notes that are a word": (lambda m: m.update(notes="word"), "its notes are no dict"),
+    "an erasure without words": (lambda m: m["notes"].update(erasures=[{}]), "unknown records by unknown on"),
+    "doubts that are a number": (
+        lambda m: m["notes"].update(erasures=[{"doubts": 3}]),
+        "hold erasures that unbayes erase did not write",
+    ),
+    "a tower of tuples": (lambda m: m.update(memory=_tower(400)), "nested in more than 100 levels"),
+    "colours": (lambda m: m["notes"].update(target="\x1b[31mred"), r"target +\\x1b\[31mred"),
+    "colours in a refusal": (lambda m: m.update(kind="\x1b[31mred"), r"it holds \\x1b\[31mred, not model"),
+}
+
+
+def _tower(levels):
+    node = 1
+    for _ in range(levels):
+        node = {"tuple": [node]}
+    return node
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_files_get_a_sentence(unbayes, files, tmp_path, name):
+    edit, sentence = FORGED[name]
+    path = tmp_path / "forged.unbayes"
+    path.write_bytes(files.full.read_bytes())
+    tamper(path, edit)
+    done = unbayes("show", path)
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert re.search(sentence, done.output)
+    assert "\x1b" not in done.output

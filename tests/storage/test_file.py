@@ -1,9 +1,6 @@
 """Posteriors, models and memories in files: every bit comes back, and nothing else is let in."""
 
-import hashlib
 import inspect
-import io
-import json
 import os
 import pathlib
 import subprocess
@@ -19,6 +16,7 @@ import pytest
 
 import unbayes as ub
 from constructors import EXAMPLES
+from storage.tampering import entries_of, manifest_of, npy, tamper
 from unbayes import models
 from unbayes._storable import Storable, find_class, stored_name
 from unbayes.models.view import AbstractView
@@ -172,42 +170,6 @@ def behaviour(posterior):
     return theta, posterior.log_prob(theta)
 
 
-def entries_of(path):
-    with zipfile.ZipFile(path) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def manifest_of(path):
-    return json.loads(entries_of(path)["manifest.json"])
-
-
-def npy(array, allow_pickle=False):
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, array, allow_pickle=allow_pickle)
-    return stream.getvalue()
-
-
-def tamper(path, edit_manifest=None, edit_entries=None, *, forge=True, compression=zipfile.ZIP_STORED):
-    """Rewrite a file; `forge` makes all checksums right again, so that nothing but the edit is wrong."""
-    entries = entries_of(path)
-    if edit_entries is not None:
-        edit_entries(entries)
-    manifest = json.loads(entries["manifest.json"])
-    if forge:
-        for name, declared in manifest["arrays"].items():
-            declared["sha256"] = hashlib.sha256(entries.get(f"{name}.npy", b"")).hexdigest()
-    if edit_manifest is not None:
-        edit_manifest(manifest)
-    if forge:
-        del manifest["sha256"]
-        text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-        manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    entries["manifest.json"] = json.dumps(manifest).encode()
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, data in entries.items():
-            archive.writestr(name, data)
-
-
 def assert_refused(path, match, **arguments):
     with pytest.raises(UnreadableFile, match=match) as refusal:
         ub.load(path, **arguments)
@@ -282,10 +244,11 @@ class TestRoundTrip:
             ub.save(path, make())
             seen |= classes(manifest_of(path)["posterior"])
         for make in MODELS.values():
-            ub.save(path, diagonal(1), make())
+            model = make()
+            ub.save(path, diagonal(model.dim), model)
             seen |= classes(manifest_of(path)["model"])
         for make in MEMORIES.values():
-            ub.save(path, diagonal(1), memory=make())
+            ub.save(path, diagonal(2), memory=make())
             seen |= classes(manifest_of(path)["memory"])
         within_statistics = {"RegressionNatural", "Sites", "Statistics"}
         # Those with an example make their round trip in `test_extending`.
@@ -444,6 +407,13 @@ class NoStorable(eqx.Module):
     size: int = 3
 
 
+def tower(levels):
+    node = {}
+    for _ in range(levels):
+        node = {"in": node}
+    return node
+
+
 SAVE_REFUSALS = {
     "a foreign module": (lambda: (NoStorable(),), {}, r"posterior is a .*NoStorable, which unbayes cannot"),
     "a foreign part": (
@@ -474,6 +444,7 @@ SAVE_REFUSALS = {
     "notes with a tuple": (lambda: (full(2),), {"notes": {"a": (1, 2)}}, "notes must be a dict"),
     "notes with a number as key": (lambda: (full(2),), {"notes": {1: 2}}, "notes must be a dict"),
     "notes with an array": (lambda: (full(2),), {"notes": {"a": np.zeros(2)}}, "notes must be a dict"),
+    "a tower of notes": (lambda: (full(2),), {"notes": tower(200)}, "nested in at most 100 levels, got more"),
     "notes in a list": (lambda: (full(2),), {"notes": [1]}, "notes must be a dict"),
 }
 
@@ -549,6 +520,8 @@ def describe(**fields):
 
 # Edits of a file whose checksums are all made right again: (edit of the manifest, of the entries, sentence).
 FORGERIES = {
+    "a tower": (lambda m: m.update(notes=tower(400)), None, "nested in more than 100 levels"),
+    "notes that are a word": (lambda m: m.update(notes="word"), None, "its notes are no dict"),
     "future version": (lambda m: m.update(version=3), None, "format version 3; .* reads up to 2"),
     "another kind": (lambda m: m.update(kind="statistics"), None, "it holds statistics, not model"),
     "no version": (lambda m: m.pop("version"), None, "format version None"),
@@ -581,7 +554,12 @@ FORGERIES = {
         None,
         r"posterior\.\w+ is described in a way",
     ),
-    "array used nowhere": (describe(mean=1.0), None, "belong nowhere: posterior.mean"),
+    "array used nowhere": (lambda m: m.update(model=None), None, "belong nowhere: model.likelihood.noise"),
+    "number for an array": (
+        describe(mean=1.0),
+        None,
+        r"posterior\.mean must be float of shape \(d\), got 1.0",
+    ),
     "no posterior": (
         lambda m: m.pop("posterior"),
         None,
@@ -732,7 +710,9 @@ class TestRefusals:
     def test_float64_without_x64(self, path):
         ub.save(path, diagonal(2))
         with jax.enable_x64(False):
-            assert_refused(path, r"posterior\.mean is float64 .* set jax_enable_x64")
+            assert_refused(
+                path, r'posterior\.mean is float64.*update\("jax_enable_x64", True\).*JAX_ENABLE_X64=1'
+            )
 
     def test_flow_of_another_type_than_the_session(self, path):
         with jax.enable_x64(False):

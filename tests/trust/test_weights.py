@@ -80,5 +80,5 @@ def test_tails_without_a_pareto_fit(raw, size, khat):
 
 @pytest.mark.parametrize("bad", [[0.0, np.nan], [0.0, np.inf], [-np.inf, -np.inf], []])
 def test_weights_without_a_finite_maximum_are_refused(bad):
-    with pytest.raises(ValueError, match="log_weights must have a finite maximum"):
+    with pytest.raises(ValueError, match="erased holds records that overflow"):
         diagnose_weights(bad)

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import math
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -157,7 +158,8 @@ def _require_writable(out: Path, file: Path, rows: Path, force: bool) -> None:
             raise Refused(f"--out must be another file than {file}; --force replaces that")
         if out.exists() and rows.exists() and out.samefile(rows):
             raise Refused(f"--out must be another file than {rows}, which holds the records")
-        with tempfile.TemporaryFile(dir=out.parent):
+        # A link is followed, as it is in writing.
+        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(out))):
             pass
     except OSError as error:
         raise Refused(f"{out} cannot be written: {reason(error)}") from error

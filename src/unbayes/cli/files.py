@@ -34,7 +34,9 @@ class Opened(NamedTuple):
     def erasures(self) -> list[dict[str, Any]]:
         """What `unbayes erase` noted of earlier erasures, the oldest first."""
         listed = self.notes.get("erasures", [])
-        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        if not isinstance(listed, list) or not all(
+            isinstance(each, dict) and isinstance(each.get("doubts", []), list) for each in listed
+        ):
             raise Refused(f"the notes of {self.path} hold erasures that unbayes erase did not write")
         return listed
 

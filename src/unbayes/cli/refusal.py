@@ -19,8 +19,13 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        typer.echo(str(error), err=True)
+        typer.echo(printable(str(error)), err=True)
         raise typer.Exit(BAD_INPUT) from error
+
+
+def printable(line: str) -> str:
+    """A line without what would move the cursor or change colours: words of a file are anybody's."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 def reason(error: OSError) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from unbayes.cli.columns import noted_columns
 from unbayes.cli.files import MODEL, STATISTICS, Opened, open_file
-from unbayes.cli.refusal import refusals
+from unbayes.cli.refusal import printable, refusals
 
 
 def show(
@@ -43,7 +43,7 @@ def as_text(found: dict[str, Any]) -> str:
     kind = "a posterior" if found["kind"] == MODEL and found["model"] is None else found["kind"]
     lines = [f"{found['file']}: {kind}, saved by unbayes {found['library']} in format {found['format']}"]
     rows = _statistics_rows(found) if found["kind"] == STATISTICS else _model_rows(found)
-    return "\n".join([*lines, *(f"  {name:<22} {value}" for name, value in rows)])
+    return "\n".join(map(printable, [*lines, *(f"  {name:<22} {value}" for name, value in rows)]))
 
 
 def _statistics(opened: Opened) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _model_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["target"]:
         rows.append(("target", found["target"]))
     for number, erasure in enumerate(found["erasures"], 1):
-        said = "{records} records by {method} on {when}: {verdict}".format(**_Lenient(erasure))
+        said = "{records} records by {method} on {when}: {verdict}".format_map(_Lenient(erasure))
         rows.append((f"erasure {number}", said))
         rows += [("because", doubt) for doubt in erasure.get("doubts", [])]
     return rows
@@ -144,14 +144,14 @@ def _describe_model(opened: Opened) -> dict[str, Any] | None:
 
 def _size(opened: Opened) -> tuple[int | None, str | None]:
     """Number and type of the parameters; unknown for a posterior of a class from elsewhere."""
-    from unbayes.storage.archive import UnreadableFile
+    from unbayes.posteriors import AbstractPosterior
     from unbayes.storage.tree import rebuild
 
     try:
         posterior = rebuild(opened.manifest.get("posterior"), "posterior", dict(opened.arrays), {})
-        return posterior.dim, posterior.dtype.name
-    except UnreadableFile:
+    except ValueError:  # Unreadable, or in want of a function.
         return None, None
+    return (posterior.dim, posterior.dtype.name) if isinstance(posterior, AbstractPosterior) else (None, None)
 
 
 def _class(node: Any) -> str:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.records import count, take
 from unbayes._storable import Storable
+from unbayes._validation import require_positive
 from unbayes.memory.coreset import draw_rows
 from unbayes.memory.marks import Marker, Marks, count_equal
 from unbayes.models import AbstractModel
@@ -128,6 +129,22 @@ class Memory(Storable):
             coreset_marks=None,
             copies=None,
         )
+
+    def require_valid(self) -> None:
+        """Refuse numbers below zero, and a coreset whose arrays or weights differ in length."""
+        require_positive("records", self.records, or_zero=True)
+        if self.stationarity is not None:
+            require_positive("stationarity", self.stationarity, or_zero=True)
+        if (self.coreset is None) != (self.weights is None):
+            raise ValueError("weights must be given for a coreset, and for a coreset alone")
+        if self.weights is None:
+            return
+        require_positive("weights", self.weights, or_zero=True)
+        leaves = jax.tree.leaves(self.coreset)
+        lengths = sorted({np.shape(leaf)[:1] for leaf in leaves})
+        if lengths != [self.weights.shape]:
+            found = ", ".join(str(length[0]) if length else "none" for length in lengths)
+            raise ValueError(f"coreset must hold {len(self.weights)} records, as weights does, got {found}")
 
     @property
     def size(self) -> int:

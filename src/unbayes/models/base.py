@@ -13,6 +13,7 @@ from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, standard_normal_nodes
 from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
 from unbayes._storable import Storable
+from unbayes._validation import require_precision
 from unbayes.models.predictive import Surprise
 from unbayes.posteriors import (
     AbstractExponentialFamily,
@@ -312,6 +313,7 @@ class AbstractModel(Storable):
         Exact where the posterior is conjugate, by quadrature where it is Gaussian and θ a scalar; otherwise
         from `draws` samples of θ, for which `key` must be given.
         """
+        require_precision(posterior=posterior, model=self)
         evidence = self.encode(records)
         if self.is_conjugate_to(posterior):
             return _conjugate_log_predictive(self, posterior, evidence)

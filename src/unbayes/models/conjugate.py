@@ -126,11 +126,15 @@ class UnknownNoiseRegression(AbstractConjugateModel):
     prior: NormalInverseGamma
 
     def __init__(self, features: AbstractFeatures, prior: NormalInverseGamma):
-        if prior.dim != features.size + 1:
-            raise ValueError(f"prior must hold {features.size} weights, got {prior.dim - 1}")
-        if features.leaves_variance_open:
-            raise ValueError("conditional_variance needs a model of known noise")
         self.features, self.prior = features, prior
+        self.require_valid()
+
+    def require_valid(self) -> None:
+        """Refuse a prior that does not fit the features."""
+        if self.prior.dim != self.features.size + 1:
+            raise ValueError(f"prior must hold {self.features.size} weights, got {self.prior.dim - 1}")
+        if self.features.leaves_variance_open:
+            raise ValueError("conditional_variance needs a model of known noise")
 
     @property
     def holds_functions(self) -> bool:

@@ -11,6 +11,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from unbayes._numerics.records import require_records, to_arrays, to_float_array
+from unbayes._validation import require_positive
 from unbayes.models.base import AbstractModel
 from unbayes.posteriors import AbstractGaussian
 
@@ -40,6 +41,12 @@ class DensityModel(AbstractModel):
         self.record_log_density = record_log_density
         self.size = dim
         self.float_type = jnp.dtype(jnp.result_type(float) if dtype is None else dtype).name
+
+    def require_valid(self) -> None:
+        """Refuse a length or a type that no θ has."""
+        require_positive("size", self.size)
+        if self.float_type not in ("float32", "float64"):
+            raise ValueError(f"float_type must be float32 or float64, got {self.float_type!r}")
 
     @property
     def dim(self) -> int:
@@ -84,10 +91,14 @@ class GammaShape(AbstractModel):
     prior: AbstractGaussian
 
     def __init__(self, rate, prior: AbstractGaussian):
-        if prior.dim != 1:
-            raise ValueError(f"prior must have length 1, got {prior.dim}")
+        _require_scalar(prior)
         self.rate = jnp.asarray(rate, prior.dtype)
         self.prior = prior
+
+    def require_valid(self) -> None:
+        """Refuse a rate that is not positive, and a prior over anything but one number."""
+        require_positive("rate", self.rate)
+        _require_scalar(self.prior)
 
     @property
     def dim(self) -> int:
@@ -122,3 +133,8 @@ class GammaShape(AbstractModel):
         shape = jnp.exp(theta[0])
         log_y = jnp.log(evidence)
         return shape * jnp.log(self.rate) - gammaln(shape) + (shape - 1) * log_y - self.rate * evidence
+
+
+def _require_scalar(prior: AbstractGaussian) -> None:
+    if prior.dim != 1:
+        raise ValueError(f"prior must have length 1, got {prior.dim}")

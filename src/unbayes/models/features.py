@@ -9,6 +9,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from unbayes._storable import Storable
+from unbayes._validation import require_lower_triangular, require_positive
 from unbayes.models.kernels import AbstractKernel
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
 
@@ -23,6 +24,11 @@ class AbstractFeatures(Storable):
     """
 
     inputs: eqx.AbstractVar[int]
+
+    def require_valid(self) -> None:
+        """Refuse a number of columns or of features that no map has."""
+        require_positive("inputs", self.inputs, or_zero=True)
+        require_positive("size", self.size)
 
     @property
     @abc.abstractmethod
@@ -167,6 +173,17 @@ class InducingInputs(AbstractFeatures):
                 "the kernel matrix of the inducing inputs is not positive definite in "
                 f"{self.scale_tril.dtype} at jitter={jitter}; give a larger jitter, or move them apart"
             )
+
+    def require_valid(self) -> None:
+        """Refuse a kernel, or a factor of its matrix, that does not fit the inducing inputs."""
+        require_lower_triangular("scale_tril", self.scale_tril)
+        columns, scales = self.locations.shape[1], len(self.kernel.lengthscales)
+        if self.inputs != columns:
+            raise ValueError(f"inputs must be {columns}, the columns of locations, got {self.inputs}")
+        if scales not in (1, columns):
+            raise ValueError(f"kernel must have one length scale, or {columns}, got {scales}")
+        if self.kernel.lengthscales.dtype != self.locations.dtype:
+            raise ValueError(f"kernel must be {self.locations.dtype}, got {self.kernel.lengthscales.dtype}")
 
     @property
     def size(self) -> int:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from unbayes._numerics.quadrature import safe_sqrt
 from unbayes._storable import Storable
+from unbayes._validation import require_positive
 
 
 class AbstractKernel(Storable):
@@ -15,6 +16,11 @@ class AbstractKernel(Storable):
 
     variance: eqx.AbstractVar[Float[Array, ""]]
     lengthscales: eqx.AbstractVar[Float[Array, " k"]]
+
+    def require_valid(self) -> None:
+        """Refuse a variance or a length scale that is not positive."""
+        require_positive("variance", self.variance)
+        require_positive("lengthscales", self.lengthscales)
 
     @abc.abstractmethod
     def correlation(self, squared_distance: Float[Array, "n m"]) -> Float[Array, "n m"]:
@@ -49,11 +55,15 @@ class Matern(AbstractKernel):
     smoothness: float = eqx.field(static=True)
 
     def __init__(self, variance, lengthscales, smoothness: float = 2.5):
-        if smoothness not in (0.5, 1.5, 2.5):
-            raise ValueError(f"smoothness must be 0.5, 1.5 or 2.5, got {smoothness}")
+        _require_smoothness(smoothness)
         self.lengthscales = jnp.atleast_1d(jnp.asarray(lengthscales, jnp.result_type(float)))
         self.variance = jnp.asarray(variance, self.lengthscales.dtype)
         self.smoothness = smoothness
+
+    def require_valid(self) -> None:
+        """Refuse another smoothness too."""
+        super().require_valid()
+        _require_smoothness(self.smoothness)
 
     def correlation(self, squared_distance):
         """Correlation at squared distance r²: a polynomial times an exponential."""
@@ -64,3 +74,8 @@ class Matern(AbstractKernel):
         if self.smoothness == 1.5:
             return (1 + root) * decay
         return (1 + root + root**2 / 3) * decay
+
+
+def _require_smoothness(smoothness: float) -> None:
+    if smoothness not in (0.5, 1.5, 2.5):
+        raise ValueError(f"smoothness must be 0.5, 1.5 or 2.5, got {smoothness}")

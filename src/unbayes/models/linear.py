@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from unbayes._numerics.linalg import cholesky_of_each, third_moment
 from unbayes._numerics.programs import kept
@@ -18,6 +18,7 @@ from unbayes._numerics.records import (
     weighted_sum,
 )
 from unbayes._storable import Storable
+from unbayes._validation import require_positive, require_precision
 from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.leave_one_out import surprise
@@ -45,7 +46,12 @@ class LinearEvidence(Storable):
 
     design: Float[Array, "n p"]
     variance: Float[Array, " n"] | None
-    targets: Array
+    targets: Shaped[Array, " n"]
+
+    def require_valid(self) -> None:
+        """Refuse a variance below zero."""
+        if self.variance is not None:
+            require_positive("variance", self.variance, or_zero=True)
 
 
 class LinearModel(AbstractModel):
@@ -80,17 +86,21 @@ class LinearModel(AbstractModel):
         prior: AbstractGaussian,
         offset: float | None = None,
     ):
-        expected = likelihood.outputs * features.size
-        if prior.dim != expected:
-            raise ValueError(
-                f"prior must have length {expected} ({likelihood.outputs} outputs × {features.size} "
-                f"features), got {prior.dim}"
-            )
-        if likelihood.outputs > 1 and features.leaves_variance_open:
-            raise ValueError("conditional_variance needs a likelihood with a single output")
+        _require_fit(features, likelihood, prior)
         self.features, self.likelihood = _cast((features, likelihood), prior.dtype)
         self.prior = prior
         self.offset = None if offset is None else jnp.asarray(offset, prior.dtype)
+
+    def require_valid(self) -> None:
+        """Refuse a prior that does not fit features and likelihood, and parts of another type."""
+        _require_fit(self.features, self.likelihood, self.prior)
+        # A function's arrays are the caller's own.
+        parts = {"likelihood": self.likelihood, "offset": self.offset}
+        parts |= {} if self.features.holds_functions else {"features": self.features}
+        for name, part in parts.items():
+            for leaf in jax.tree.leaves(eqx.filter(part, eqx.is_inexact_array)):
+                if leaf.dtype != self.dtype:
+                    raise ValueError(f"{name} must be {self.dtype} as the prior is, got {leaf.dtype}")
 
     @property
     def dim(self) -> int:
@@ -341,6 +351,7 @@ class LinearModel(AbstractModel):
         By quadrature where the posterior is Gaussian, on `draws` nodes where f has several outputs; otherwise
         from `draws` samples of θ, for which `key` must be given.
         """
+        require_precision(posterior=posterior, model=self)
         with kept(self.holds_functions):
             design, variance = self.encode_inputs(x)
             if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
@@ -363,6 +374,7 @@ class LinearModel(AbstractModel):
 
         Where θ leaves f open, `log_likelihood` is a bound on log p(record|θ), not log p(record|θ) itself.
         """
+        require_precision(posterior=posterior, model=self)
         evidence = self.encode(records)
         if evidence.variance is None and not isinstance(posterior, AbstractGaussian):
             return super().log_predictive(posterior, records, key=key, draws=draws)
@@ -371,6 +383,17 @@ class LinearModel(AbstractModel):
     def _chunk(self, nodes: Nodes) -> int:
         per_record = max(nodes.points.size * self.likelihood.outputs, self.dim * self.likelihood.outputs)
         return max(CHUNK_ELEMENTS // per_record, 1)
+
+
+def _require_fit(features: AbstractFeatures, likelihood: AbstractLikelihood, prior: AbstractGaussian) -> None:
+    expected = likelihood.outputs * features.size
+    if prior.dim != expected:
+        raise ValueError(
+            f"prior must have length {expected} ({likelihood.outputs} outputs × {features.size} "
+            f"features), got {prior.dim}"
+        )
+    if likelihood.outputs > 1 and features.leaves_variance_open:
+        raise ValueError("conditional_variance needs a likelihood with a single output")
 
 
 def _cast(tree: Any, dtype: jnp.dtype) -> Any:

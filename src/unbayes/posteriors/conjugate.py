@@ -4,15 +4,17 @@ Each stores its parameters so that a record adds a constant to them, which is al
 equation (2), asks for.
 """
 
-from typing import Self
+from typing import ClassVar, Self
 
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jax.scipy.special import betaln, digamma, gammaln, logsumexp
 from jax.scipy.stats import beta, dirichlet, gamma
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._storable import Storable
+from unbayes._validation import require_positive
 from unbayes.posteriors.base import AbstractExponentialFamily, float_array
 from unbayes.posteriors.gaussian import LOG_2PI, FullGaussian
 from unbayes.posteriors.natural import GaussianNatural
@@ -44,6 +46,11 @@ class Beta(AbstractExponentialFamily):
     def dtype(self) -> jnp.dtype:
         """Floating-point type."""
         return self.successes.dtype
+
+    def require_valid(self) -> None:
+        """Refuse counts that are not positive."""
+        require_positive("successes", self.successes)
+        require_positive("failures", self.failures)
 
     @property
     def natural(self):
@@ -102,6 +109,10 @@ class Dirichlet(AbstractExponentialFamily):
         """Floating-point type."""
         return self.counts.dtype
 
+    def require_valid(self) -> None:
+        """Refuse counts that are not positive."""
+        require_positive("counts", self.counts)
+
     @property
     def natural(self):
         """The pseudo-counts."""
@@ -159,6 +170,11 @@ class Gamma(AbstractExponentialFamily):
     def dtype(self) -> jnp.dtype:
         """Floating-point type."""
         return self.shape.dtype
+
+    def require_valid(self) -> None:
+        """Refuse a shape or a rate that is not positive."""
+        require_positive("shape", self.shape)
+        require_positive("rate", self.rate)
 
     @property
     def natural(self):
@@ -229,6 +245,17 @@ class NormalInverseGamma(AbstractExponentialFamily):
     def dtype(self) -> jnp.dtype:
         """Floating-point type."""
         return self.linear.dtype
+
+    def require_valid(self) -> None:
+        """Refuse a precision that is not positive definite, and noise that is not positive."""
+        require_positive("shape", self.shape)
+        try:
+            factor = np.linalg.cholesky(np.asarray(self.precision, np.float64))
+        except np.linalg.LinAlgError:
+            raise ValueError("precision must be positive definite, and is not") from None
+        explained = np.linalg.solve(factor, np.asarray(self.linear, np.float64))
+        if not 2 * float(self.energy) > explained @ explained:
+            raise ValueError("energy must exceed ½ mᵀΛm, and does not")
 
     @property
     def unit_noise(self) -> FullGaussian:
@@ -307,6 +334,9 @@ class Table(AbstractExponentialFamily):
         Their log-probabilities, shape (k,); normalised on the way in.
     """
 
+    # A value of θ may have probability zero.
+    infinite_fields: ClassVar[tuple[str, ...]] = ("natural_log_prob",)
+
     values: Float[Array, "k d"]
     natural_log_prob: Float[Array, " k"]
 
@@ -329,6 +359,11 @@ class Table(AbstractExponentialFamily):
     def probabilities(self) -> Float[Array, " k"]:
         """Probability of each value."""
         return jnp.exp(self.natural_log_prob)
+
+    def require_valid(self) -> None:
+        """Refuse a table in which no value is possible."""
+        if not np.isfinite(np.asarray(self.natural_log_prob).max(initial=-np.inf)):
+            raise ValueError("natural_log_prob must have a finite maximum, and has none")
 
     @property
     def natural(self):

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._numerics.linalg import dense_gram, inverse_triangular, quadratic_forms
+from unbayes._validation import require_lower_triangular
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
 from unbayes.posteriors.natural import GaussianNatural
 from unbayes.posteriors.precision import AbstractPrecision, DensePrecision, DiagonalPrecision
@@ -214,6 +215,13 @@ class DiagonalGaussian(AbstractGaussian):
         """Shares of each coordinate's precision that the diagonal of `precision` amounts to."""
         return precision.diagonal * self.variance
 
+    def require_valid(self) -> None:
+        """Refuse scales that overflow."""
+        with np.errstate(over="ignore", under="ignore"):
+            scale = np.exp(np.asarray(self.log_scale))
+        if not (np.isfinite(scale) & (scale > 0)).all():
+            raise ValueError(f"log_scale must be the logarithm of a {scale.dtype}, got one beyond its range")
+
     @property
     def scale(self) -> Float[Array, " d"]:
         """Standard deviations."""
@@ -318,6 +326,10 @@ class FullGaussian(AbstractGaussian):
     def shares(self, precision):
         """Shares in ascending order, the first and last of them the extremes over all directions."""
         return precision.shares(self.scale_tril)
+
+    def require_valid(self) -> None:
+        """Refuse a factor that is not triangular, or singular; its signs are free."""
+        require_lower_triangular("raw_scale_tril", self.raw_scale_tril)
 
     @property
     def scale_tril(self) -> Float[Array, "d d"]:

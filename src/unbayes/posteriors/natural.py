@@ -20,6 +20,13 @@ class GaussianNatural(Storable):
     linear: Float[Array, " d"]
     precision: AbstractPrecision
 
+    def require_valid(self) -> None:
+        """Refuse parameters of different lengths or types."""
+        if self.precision.dim != len(self.linear):
+            raise ValueError(f"precision must have dimension {len(self.linear)}, got {self.precision.dim}")
+        if (found := self.precision.diagonal.dtype) != self.linear.dtype:
+            raise ValueError(f"precision must be {self.linear.dtype} as linear is, got {found}")
+
     def __add__(self, other: "GaussianNatural") -> "GaussianNatural":
         return GaussianNatural(self.linear + other.linear, self.precision + other.precision)
 

@@ -8,7 +8,6 @@ import io
 import json
 import math
 import os
-import secrets
 import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,12 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from unbayes._version import __version__
+from unbayes.storage.replace import replacing
 
 FORMAT, VERSION, MANIFEST = "unbayes", 2, "manifest.json"
 READABLE_VERSIONS = (1, 2)
 DTYPES = ("bool", "int32", "int64", "float32", "float64")
 # At least as much as numpy writes in front of the numbers of an array.
 HEADER_BYTES = 4096
+# Levels of a description; a model has about five, and Python recurses into a thousand.
+DEEPEST = 100
 
 
 class UnreadableFile(ValueError):
@@ -43,6 +45,8 @@ def write_archive(path: Path, kind: str, contents: dict[str, Any], arrays: dict[
     arrays
         The arrays by their names.
     """
+    if _depth(contents) > DEEPEST:
+        raise ValueError(f"what is saved must be nested in at most {DEEPEST} levels, got more")
     entries = {name: _to_npy(array) for name, array in arrays.items()}
     table = {
         name: {"dtype": array.dtype.name, "shape": array.shape, "sha256": _digest(entries[name])}
@@ -81,19 +85,10 @@ def _to_npy(array: np.ndarray) -> bytes:
 
 
 def _write(path: Path, entries: dict[str, bytes]) -> None:
-    """Replace the file at `path` in one step; without dates, so that equal contents are equal files."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}.unbayes-tmp")
-    try:
-        with temporary.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, data in entries.items():
-                    archive.writestr(zipfile.ZipInfo(name), data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    """Write a zip without dates, so that equal contents are equal files."""
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in entries.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
 
 
 def _read(file: BinaryIO) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -124,7 +119,20 @@ def _check_manifest(manifest: Any) -> dict[str, Any]:
         raise UnreadableFile(f"it has format version {found}; this version of unbayes reads up to {VERSION}")
     if manifest.pop("sha256", None) != _digest(canonical(manifest)):
         raise UnreadableFile("its manifest was edited or damaged: its checksum does not match")
+    if _depth(manifest) > DEEPEST + 1:
+        raise UnreadableFile(f"its description is nested in more than {DEEPEST} levels")
+    if not isinstance(manifest.get("notes"), dict | None):
+        raise UnreadableFile("its notes are no dict")
     return manifest
+
+
+def _depth(value: Any) -> int:
+    """Levels of dicts and lists within each other; counted without recursion."""
+    depth, level = 0, [value]
+    while level := [node for node in level if isinstance(node, dict | list | tuple)]:
+        depth += 1
+        level = [part for node in level for part in (node.values() if isinstance(node, dict) else node)]
+    return depth
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, dtype: str, shape: list[int], sha256: str) -> np.ndarray:
@@ -132,7 +140,10 @@ def _read_array(archive: zipfile.ZipFile, name: str, dtype: str, shape: list[int
     if dtype not in DTYPES:
         raise UnreadableFile(f"{name} has the type {dtype}, which unbayes does not write")
     if dtype.endswith("64") and jnp.result_type(float) != jnp.float64:
-        raise UnreadableFile(f"{name} is {dtype} and would lose digits; set jax_enable_x64 first")
+        raise UnreadableFile(
+            f"{name} is {dtype}, which would lose digits where JAX computes in 32 bits; call "
+            'jax.config.update("jax_enable_x64", True) first, or set JAX_ENABLE_X64=1 in the environment'
+        )
     entry, size = archive.getinfo(f"{name}.npy"), math.prod(shape) * np.dtype(dtype).itemsize
     if not size <= entry.file_size <= size + HEADER_BYTES:
         raise UnreadableFile(f"{name} of shape {shape} cannot take {entry.file_size} bytes")

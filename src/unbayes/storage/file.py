@@ -10,8 +10,9 @@ import numpy as np
 
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractPosterior, Table
+from unbayes.posteriors import AbstractPosterior
 from unbayes.storage.archive import UnreadableFile, canonical, read_archive, write_archive
+from unbayes.storage.check import check_fit
 from unbayes.storage.tree import describe, rebuild
 from unbayes.unlearning.statistics import Statistics
 
@@ -113,8 +114,8 @@ def load_statistics(path: str | os.PathLike[str]) -> Statistics:
         found = rebuild(manifest.get("statistics"), "statistics", unused, {})
         if unused:
             raise UnreadableFile(f"it holds arrays that belong nowhere: {', '.join(unused)}")
-        if not isinstance(found, Statistics) or not isinstance(found.records, int):
-            raise UnreadableFile("statistics must be statistics")
+        if not isinstance(found, Statistics):
+            raise UnreadableFile(f"statistics must be statistics, got {type(found).__name__}")
     except UnreadableFile as error:
         raise UnreadableFile(f"{os.fspath(path)} cannot be loaded: {error}") from error.__cause__
     return found
@@ -140,19 +141,18 @@ def _require_finite(arrays: Mapping[str, np.ndarray], error: type[ValueError]) -
 
 
 def _require_roots(posterior, model, memory, arrays: dict[str, np.ndarray], error: type[ValueError]) -> None:
-    """Refuse what is no posterior, model or memory, and a posterior or memory that is not finite."""
+    """Refuse what is no posterior, model or memory, is not finite, or does not belong together."""
     if not isinstance(posterior, AbstractPosterior):
         raise error(f"posterior must be a posterior, got {type(posterior).__name__}")
     if not isinstance(model, AbstractModel | None):
         raise error(f"model must be a model or None, got {type(model).__name__}")
     if not isinstance(memory, Memory | None):
         raise error(f"memory must be a memory or None, got {type(memory).__name__}")
-    for name, array in arrays.items():
-        fine = np.isfinite(array)
-        if isinstance(posterior, Table) and name == "posterior.natural_log_prob":
-            fine |= array == -np.inf  # A value of θ may have probability zero.
-        if name.startswith(("posterior.", "memory.")) and not fine.all():
-            raise error(f"{name} must be finite, got {array[~fine][0]}")
+    # Where no annotation tells, as in a coreset or in the networks of a flow.
+    infinite = {f"posterior.{name}" for name in posterior.infinite_fields}
+    parts = {n: a for n, a in arrays.items() if n.startswith(("posterior.", "memory.")) and n not in infinite}
+    _require_finite(parts, error)
+    check_fit(posterior, model, memory, error)
 
 
 def _require_notes(notes: Any) -> None:

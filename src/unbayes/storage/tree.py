@@ -10,10 +10,14 @@ import numpy as np
 
 from unbayes._storable import Storable, find_class, stored_name
 from unbayes.storage.archive import DTYPES, UnreadableFile
+from unbayes.storage.check import check_object
 
 
 def describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Description of what stands at `path`, for JSON; arrays are put into `arrays`."""
+    """Description of what stands at `path`, for JSON; arrays are put into `arrays`.
+
+    What `rebuild` would refuse is refused here.
+    """
     if isinstance(value, bool | int | float | str | None):
         return value
     if type(value) in (tuple, list):
@@ -32,6 +36,7 @@ def describe(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     for name, part in value.stored_fields().items():
         here = f"{path}.{name}"
         fields[name] = {"function": here} if name in functions else describe(part, here, arrays)
+    check_object(value, path, ValueError)
     return {"class": stored_name(cls), "fields": fields}
 
 
@@ -63,9 +68,11 @@ def _rebuild_object(name: str, parts: dict, path: str, arrays, functions) -> Any
         raise UnreadableFile(f"{path} has the fields {sorted(parts)}, not those of {name}")
     fields = {key: rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}
     try:
-        return cls.from_stored(fields)
+        found = cls.from_stored(fields)
     except Exception as error:
         raise UnreadableFile(f"{path} cannot be rebuilt as {name}: {error}") from error
+    check_object(found, path, UnreadableFile)
+    return found
 
 
 def _function_fields(cls: type) -> set[str]:

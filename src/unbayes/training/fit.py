@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.programs import kept
 from unbayes._numerics.records import count
-from unbayes._validation import require_ids, require_key
+from unbayes._validation import require_ids, require_key, require_precision
 from unbayes.memory import keep
 from unbayes.models import AbstractConjugateModel, AbstractModel
 from unbayes.posteriors import (
@@ -74,6 +74,7 @@ def fit(
     require_key(key)
     if memory is not None and not (isinstance(memory, int) and memory >= 0):
         raise ValueError(f"memory must be a number of records to keep, or None, got {memory!r}")
+    require_precision(model=model)
     with kept(model.holds_functions):
         evidence = model.encode(records)
         named = require_ids(ids, count(evidence))

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from unbayes._numerics.programs import kept
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import count
-from unbayes._validation import require_key
+from unbayes._validation import require_key, require_precision
 from unbayes.inference.ascent import attainable, is_better, next_step, step_length
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
@@ -58,6 +58,7 @@ def refine(
     """
     started = time.perf_counter()
     require_key(key)
+    require_precision(posterior=posterior, model=model)
     if not isinstance(passes, int) or passes < 1:
         raise ValueError(f"passes must be an integer of at least 1, got {passes!r}")
     if not isinstance(posterior, AbstractGaussian):

@@ -32,7 +32,9 @@ def diagnose_weights(log_weights) -> WeightDiagnosis:
     raw = np.asarray(log_weights, np.float64)
     largest = raw.max(initial=-np.inf)
     if not np.isfinite(largest):
-        raise ValueError(f"log_weights must have a finite maximum, got {largest}")
+        raise ValueError(
+            f"erased holds records that overflow: the largest of the log-weights −log p(D_e|θ) is {largest}"
+        )
     smoothed, khat = _smooth(raw)
     normalised = smoothed - np.logaddexp.reduce(smoothed)
     return WeightDiagnosis(normalised, float(1 / np.sum(np.exp(2 * normalised))), khat)

@@ -10,13 +10,14 @@ from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.programs import kept
 from unbayes._numerics.records import count
-from unbayes._validation import require_ids, require_key, require_threshold
+from unbayes._validation import require_ids, require_key, require_precision, require_threshold
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
 from unbayes.progress import AbstractProgress
 from unbayes.trust import Measures, RetrainingNeeded, judge, measure
 from unbayes.trust.judge import require_number, require_possible
+from unbayes.trust.reach import require_reach
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
 from unbayes.unlearning.methods.auto import Auto
 from unbayes.unlearning.provenance import Missing, admit, caveats, measured, require_left, require_missing
@@ -178,6 +179,7 @@ def _prepare(posterior, model, method, memory: Memory | None, key) -> _Call:
         raise TypeError(f"model must be a model of unbayes, got {type(model).__name__}")
     if not isinstance(memory, Memory | None):
         raise TypeError(f"memory must be what fit kept, trained.memory, got {type(memory).__name__}")
+    require_precision(posterior=posterior, model=model)
     if (posterior.dim, posterior.dtype) != (model.dim, model.dtype):
         raise ValueError(
             f"posterior must have {model.dim} parameters of {model.dtype} to fit the model, "
@@ -208,6 +210,7 @@ def _summarise(
     posterior, model, method = call.posterior, call.model, call.method
     require_missing(missing)
     evidence = model.encode(erased, "erased")
+    require_reach(posterior, model, evidence)
     named = require_ids(ids, count(evidence))
     admitted = admit(posterior, model, call.memory, erased, evidence, named, missing)
     evidence = admitted.evidence

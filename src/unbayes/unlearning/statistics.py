@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unbayes._storable import Storable
+from unbayes._validation import require_positive
 
 
 class Provenance(Storable):
@@ -90,6 +91,12 @@ class Statistics(Storable):
     origin: str = eqx.field(static=True)
     ids: tuple[str, ...] = eqx.field(static=True, default=())
     provenance: Provenance = Provenance()
+
+    def require_valid(self) -> None:
+        """Refuse sums over no records, and numbers of matches below zero."""
+        require_positive("records", self.records)
+        if self.matches is not None:
+            require_positive("matches", self.matches, or_zero=True)
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Statistics):

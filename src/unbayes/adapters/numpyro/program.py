@@ -75,7 +75,7 @@ class Program(AbstractModel):
 
     @property
     def fingerprint(self) -> str:
-        """Of the program's name, its latent sites and parameters: other arguments may differ with the records."""
+        """Of the program's name, latent sites and parameters; other arguments may vary with the records."""
         latent = sorted(latent_shapes(self.guide).items())
         return fingerprint(self.program, type(self.guide).__name__, latent, self.constants, self.float_type)
 

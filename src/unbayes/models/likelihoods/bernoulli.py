@@ -1,6 +1,6 @@
 """Bernoulli likelihood: two classes, f is their log-odds."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -42,7 +42,7 @@ class BernoulliLikelihood(AbstractLikelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    outputs: int = eqx.field(static=True, default=1)
+    outputs: Literal[1] = eqx.field(static=True, default=1)
 
     def encode_targets(self, y, name, dtype):
         """Return labels 0 and 1 as floats; raise ValueError for anything else."""

@@ -27,6 +27,11 @@ class CategoricalLikelihood(AbstractLikelihood):
             raise ValueError(f"classes must be at least 2, got {classes}")
         self.outputs = classes
 
+    def require_valid(self) -> None:
+        """Refuse fewer classes than two."""
+        if self.outputs < 2:
+            raise ValueError(f"outputs must be at least 2, got {self.outputs}")
+
     @property
     def integral_dim(self) -> int:
         """One less than the number of classes: adding a constant to f changes nothing."""

@@ -1,6 +1,6 @@
 """Gaussian likelihood: a number with noise of known scale."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
 from unbayes._numerics.records import to_float_array
+from unbayes._validation import require_positive
 from unbayes.models.likelihoods.base import AbstractLikelihood
 from unbayes.models.predictive import NormalPredictive
 from unbayes.posteriors.gaussian import LOG_2PI
@@ -20,11 +21,15 @@ class GaussianLikelihood(AbstractLikelihood):
     is_conjugate: ClassVar[bool] = True
 
     noise_scale: Float[Array, ""]
-    outputs: int = eqx.field(static=True, default=1)
+    outputs: Literal[1] = eqx.field(static=True, default=1)
 
     def __init__(self, noise_scale):
         self.noise_scale = jnp.asarray(noise_scale, jnp.result_type(float))
         self.outputs = 1
+
+    def require_valid(self) -> None:
+        """Refuse a standard deviation that is not positive."""
+        require_positive("noise_scale", self.noise_scale)
 
     def encode_targets(self, y, name, dtype):
         """Return y as floats; any real number is valid."""

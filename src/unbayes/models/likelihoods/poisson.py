@@ -1,6 +1,6 @@
 """Poisson likelihood: counts, f is the logarithm of their rate."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ class PoissonLikelihood(AbstractLikelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    outputs: int = eqx.field(static=True, default=1)
+    outputs: Literal[1] = eqx.field(static=True, default=1)
 
     def encode_targets(self, y, name, dtype):
         """Return non-negative integers as floats; raise ValueError for anything else."""

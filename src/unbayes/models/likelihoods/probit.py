@@ -1,6 +1,6 @@
 """Probit likelihood: two classes, and f is compared with standard normal noise."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -22,7 +22,7 @@ class ProbitLikelihood(AbstractLikelihood):
 
     is_log_concave: ClassVar[bool] = True
 
-    outputs: int = eqx.field(static=True, default=1)
+    outputs: Literal[1] = eqx.field(static=True, default=1)
 
     def encode_targets(self, y, name, dtype):
         """Return labels 0 and 1 as floats; raise ValueError for anything else."""
