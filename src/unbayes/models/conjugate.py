@@ -146,7 +146,8 @@ class UnknownNoiseRegression(AbstractConjugateModel):
         if len(x) != len(y):
             raise ValueError(f"{name} must pair inputs and targets, got {len(x)} and {len(y)}")
         require_records(len(y), name)
-        return LinearEvidence(self.features(x), None, y)
+        offset = self.features.offset(x)
+        return LinearEvidence(self.features(x), None, y if offset is None else y - offset)
 
     def log_likelihood(self, theta, evidence: LinearEvidence):
         """Log-density of each target."""
