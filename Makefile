@@ -34,7 +34,7 @@ test-slow: $(VENV)/.installed  ## The tests marked slow: the paper's own long se
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro and their tutorials, which need PyTorch.
-	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_pyro.py
+	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_gpytorch_variants.py tests/adapters/test_pyro.py
 	$(BIN)/python -m pytest tests/test_docs.py -k "gpytorch or pyro.md and not numpyro"
 
 docs: $(VENV)/.installed  ## Build the documentation, and serve it at http://127.0.0.1:8000.

@@ -150,6 +150,8 @@ LIKELIHOODS = {
     ub.ProbitLikelihood: (LikelihoodExample(ub.ProbitLikelihood, [0.0, 1.0]),),
     ub.CategoricalLikelihood: (LikelihoodExample(lambda: ub.CategoricalLikelihood(3), [0, 1, 2]),),
     ub.PoissonLikelihood: (LikelihoodExample(ub.PoissonLikelihood, [0.0, 1.0, 40.0]),),
+    ub.SoftplusPoissonLikelihood: (LikelihoodExample(ub.SoftplusPoissonLikelihood, [0.0, 1.0, 40.0]),),
+    ub.StudentTLikelihood: (LikelihoodExample(lambda: ub.StudentTLikelihood(0.7, 4.0), [-3.0, 0.0, 2.5]),),
 }
 
 FEATURES = {

@@ -25,7 +25,9 @@ from .models import PoissonLikelihood as PoissonLikelihood
 from .models import PolynomialFeatures as PolynomialFeatures
 from .models import ProbitLikelihood as ProbitLikelihood
 from .models import RawFeatures as RawFeatures
+from .models import SoftplusPoissonLikelihood as SoftplusPoissonLikelihood
 from .models import SquaredExponential as SquaredExponential
+from .models import StudentTLikelihood as StudentTLikelihood
 from .models import UnknownNoiseRegression as UnknownNoiseRegression
 from .models import WhitenedInducingInputs as WhitenedInducingInputs
 from .models import linear_regression as linear_regression

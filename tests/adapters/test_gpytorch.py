@@ -1,6 +1,10 @@
 """GPyTorch modules against closed forms, our own sparse processes and GPyTorch's own ELBO."""
 
+import copy
 import functools
+import re
+import threading
+from concurrent import futures
 
 import jax
 import jax.numpy as jnp
@@ -12,148 +16,39 @@ torch = pytest.importorskip("torch")
 
 import unbayes as ub
 from reachable import rows_found
-from unbayes.adapters.gpytorch import remember, unlearn
+from unbayes.adapters.gpytorch import remember, settle, unlearn
 
-# More threads than idle cores only wait for each other.
-torch.set_num_threads(1)
-
-KEY = jax.random.key(0)
-RNG = np.random.default_rng(0)
-X = RNG.uniform(-2, 2, (40, 2))
-Z = RNG.uniform(-2, 2, (6, 2))
-LABELS = (X[:, 0] + 0.5 * RNG.normal(size=40) > 0).astype(float)
-TARGETS = np.sin(X[:, 0]) + 0.4 * X[:, 1] + 0.1 * RNG.normal(size=40)
-ERASED, REMAINING = slice(0, 8), slice(8, 40)
-NOISE, CONSTANT, SCALE, LENGTHSCALES = 0.04, 0.3, 1.7, [1.1, 1.6]
-
-variational, kernels = gpytorch.variational, gpytorch.kernels
-WHITENED, UNWHITENED = variational.VariationalStrategy, variational.UnwhitenedVariationalStrategy
-CHOLESKY = variational.CholeskyVariationalDistribution
-MEAN_FIELD = variational.MeanFieldVariationalDistribution
-
-
-def scaled(kernel):
-    kernel.lengthscale = torch.tensor(LENGTHSCALES)
-    scaled = kernels.ScaleKernel(kernel)
-    scaled.outputscale = SCALE
-    return scaled
-
-
-def rbf():
-    return scaled(kernels.RBFKernel(ard_num_dims=2))
-
-
-def constant_mean():
-    mean = gpytorch.means.ConstantMean()
-    mean.constant = CONSTANT
-    return mean
-
-
-class Process(gpytorch.models.ApproximateGP):
-    def __init__(
-        self, strategy=WHITENED, distribution=CHOLESKY, kernel=rbf, mean=constant_mean, dtype=torch.float64
-    ):
-        super().__init__(strategy(self, torch.tensor(Z), distribution(len(Z))))
-        self.mean_module, self.covar_module = mean(), kernel()
-        self.to(dtype).eval()
-        self.variational_strategy.variational_params_initialized.fill_(1)
-
-    def forward(self, x):
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
-def gaussian_likelihood(dtype=torch.float64):
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    likelihood.noise = NOISE
-    return likelihood.to(dtype).eval()
-
-
-def bernoulli_likelihood():
-    return gpytorch.likelihoods.BernoulliLikelihood()
-
-
-class AccurateBernoulli(gpytorch.likelihoods.BernoulliLikelihood):
-    """GPyTorch's own log Φ is off by 7e-4 around −1.4, and its integrals have 20 nodes."""
-
-    def __init__(self):
-        with gpytorch.settings.num_gauss_hermite_locs(80):
-            super().__init__()
-
-    def expected_log_prob(self, observations, function_dist):
-        return self.quadrature(lambda f: torch.special.log_ndtr(f * (2 * observations - 1)), function_dist)
-
-
-def tensors(*arrays, dtype=torch.float64):
-    return tuple(torch.tensor(array, dtype=dtype) for array in arrays)
-
-
-def prior(gp, x=Z):
-    """Mean and covariance of the process, as GPyTorch computes them."""
-    with torch.no_grad():
-        own = gp.forward(torch.tensor(x, dtype=gp.variational_strategy.inducing_points.dtype))
-        return own.mean.double().numpy(), own.covariance_matrix.double().numpy()
-
-
-def inducing_covariance(gp):
-    return prior(gp)[1] + gp.variational_strategy.jitter_val * np.eye(len(Z))
-
-
-def set_belief(gp, mean, covariance):
-    """Make N(mean, covariance) the variational distribution of u."""
-    strategy = gp.variational_strategy
-    if isinstance(strategy, WHITENED):
-        root = np.linalg.cholesky(inducing_covariance(gp))
-        mean = np.linalg.solve(root, mean - prior(gp)[0])
-        covariance = np.linalg.solve(root, np.linalg.solve(root, covariance).T)
-    distribution = strategy._variational_distribution
-    with torch.no_grad():
-        distribution.variational_mean.copy_(torch.tensor(mean))
-        if isinstance(distribution, CHOLESKY):
-            distribution.chol_variational_covar.copy_(torch.tensor(np.linalg.cholesky(covariance)))
-        else:
-            distribution._variational_stddev.copy_(torch.tensor(np.sqrt(np.diag(covariance))))
-    strategy._clear_cache()
-    return gp
-
-
-def belief(gp):
-    """Mean and covariance of u, by GPyTorch's own formula for the strategy."""
-    with torch.no_grad():
-        own = gp.variational_strategy._variational_distribution()
-        mean, covariance = own.mean.double().numpy(), own.covariance_matrix.double().numpy()
-    if isinstance(gp.variational_strategy, UNWHITENED):
-        return mean, covariance
-    root = np.linalg.cholesky(inducing_covariance(gp))
-    return prior(gp)[0] + root @ mean, root @ covariance @ root.T
-
-
-def optimum(gp, rows):
-    """The best q(u) for Gaussian noise, in closed form."""
-    total = np.vstack([Z, X[rows]])
-    mean, covariance = prior(gp, total)
-    inverse = np.linalg.inv(inducing_covariance(gp))
-    design = covariance[len(Z) :, : len(Z)] @ inverse
-    spread = np.linalg.inv(inverse + design.T @ design / NOISE)
-    shifted = TARGETS[rows] - mean[len(Z) :]
-    return mean[: len(Z)] + spread @ design.T @ shifted / NOISE, spread
-
-
-def predictions(gp, likelihood, x=X):
-    """Mean and variance of the predictive distribution, in evaluation mode with its caches."""
-    with torch.no_grad():
-        own = likelihood(gp(torch.tensor(x, dtype=gp.variational_strategy.inducing_points.dtype)))
-        return own.mean.double().numpy(), own.variance.double().numpy()
-
-
-def gradient_of_elbo(gp, likelihood, targets, rows=slice(None)):
-    """Of GPyTorch's own bound on some records, in the variational parameters: the largest entry."""
-    gp.train()
-    x, y = tensors(X[rows], targets[rows])
-    bound = gpytorch.mlls.VariationalELBO(likelihood, gp, len(x))(gp(x), y)
-    parameters = list(gp.variational_strategy._variational_distribution.parameters())
-    found = torch.autograd.grad(len(x) * bound, parameters)
-    gp.eval()
-    return max(float(part.tril().abs().max() if part.ndim == 2 else part.abs().max()) for part in found)
+from .gpytorch_processes import (
+    CHOLESKY,
+    CONSTANT,
+    ERASED,
+    KEY,
+    LABELS,
+    LENGTHSCALES,
+    MEAN_FIELD,
+    REMAINING,
+    SCALE,
+    TARGETS,
+    UNWHITENED,
+    WHITENED,
+    AccurateBernoulli,
+    Process,
+    X,
+    Z,
+    belief,
+    bernoulli_likelihood,
+    constant_mean,
+    gaussian_likelihood,
+    gradient_of_elbo,
+    inducing_covariance,
+    kernels,
+    optimum,
+    predictions,
+    rbf,
+    scaled,
+    set_belief,
+    tensors,
+)
 
 
 def state(*modules):
@@ -354,15 +249,6 @@ def test_labels_of_either_convention():
         unlearn(gp, likelihood, (X[:2], [-1, 0]), key=KEY)
 
 
-class Bent(Process):
-    def forward(self, x):
-        return super().forward(torch.tanh(x))
-
-
-def one_of(**parts):
-    return lambda: Process(**parts)
-
-
 def batched(points, size):
     return lambda: Process(
         strategy=lambda gp, _, q: WHITENED(gp, torch.zeros(*points, 6, 2), q),
@@ -384,27 +270,10 @@ def outdated():
 
 BAD_PROCESSES = {
     "no process": (lambda: torch.nn.Linear(2, 1), r"gp must be an ApproximateGP of GPyTorch, got Linear"),
-    "natural": (
-        one_of(distribution=variational.NaturalVariationalDistribution),
-        r"distribution of gp must be .*, got NaturalVariationalDistribution",
-    ),
-    "decoupled": (
-        one_of(strategy=variational.BatchDecoupledVariationalStrategy),
-        r"strategy of gp must be .*, got BatchDecoupledVariationalStrategy",
-    ),
     "batch": (batched([3], [3]), r"gp must be one process with one output, got .* shape \(3, 6, 2\)"),
     "batch of beliefs": (batched([], [3]), r"got inducing points .* variational mean of shape \(3, 6\)"),
     "untrained": (untrained, r"gp must be trained, got a module whose variational parameters were never"),
     "outdated": (outdated, r"gp must be called once after loading"),
-    "kernel": (one_of(kernel=kernels.PeriodicKernel), r"kernel of gp must be .*, got PeriodicKernel"),
-    "sum of kernels": (one_of(kernel=lambda: rbf() + rbf()), r"kernel of gp must be .*, got AdditiveKernel"),
-    "some columns": (
-        one_of(kernel=lambda: kernels.RBFKernel(active_dims=(1,))),
-        r"kernel of gp must be .*, got RBFKernel with active_dims=\(1,\)",
-    ),
-    "mean": (one_of(mean=lambda: gpytorch.means.LinearMean(2)), r"mean of gp must be .*, got LinearMean"),
-    "no mean": (one_of(mean=torch.nn.Identity), r"gp must have one mean among its modules, got 0"),
-    "forward": (Bent, r"gp.forward must return its mean and its kernel at the inputs as they are; at the"),
 }
 
 
@@ -420,10 +289,6 @@ def test_a_process_that_cannot_be_read_is_refused(name):
 
 GOOD = (X[:2], TARGETS[:2])
 BAD_CALLS = {
-    "likelihood": (
-        {"likelihood": gpytorch.likelihoods.StudentTLikelihood()},
-        r"likelihood must be GPyTorch's BernoulliLikelihood, .*, got StudentTLikelihood",
-    ),
     "noise levels": (
         {"likelihood": gpytorch.likelihoods.GaussianLikelihood(batch_shape=torch.Size([2]))},
         r"with one noise level, got GaussianLikelihood",
@@ -462,3 +327,104 @@ def test_a_bad_call_leaves_the_module_untouched(name):
 def test_a_memory_needs_a_size():
     with pytest.raises(ValueError, match="size must be a number of records to keep, got -1"):
         remember(Process(), gaussian_likelihood(), GOOD, -1, key=KEY)
+
+
+def half_trained(likelihood=gaussian_likelihood):
+    """A module whose mean is on its way from the prior to where training ends."""
+    gp = Process()
+    mean, covariance = optimum(gp, slice(None))
+    return set_belief(gp, 0.8 * mean + 0.2 * belief(gp)[0], covariance), likelihood()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_settling_ends_training(in_place):
+    gp, likelihood = half_trained()
+    before, stale = state(gp), predictions(gp, likelihood)
+    settled, found = settle(gp, likelihood, tensors(X, TARGETS), key=KEY, in_place=in_place)
+    assert (settled is gp) == in_place
+    if not in_place:
+        assert_unchanged(before, gp)
+        np.testing.assert_array_equal(predictions(gp, likelihood), stale)
+    for own, expected in zip(belief(settled), optimum(gp, slice(None)), strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-8)
+    assert found.before > 1
+    assert found.after < 1e-10
+    assert found.converged
+    assert re.fullmatch(r"[\d.e+]+ nats from stationary, .* after 2 passes: converged", str(found))
+    memory = remember(settled, likelihood, tensors(X, TARGETS), 0, key=KEY)
+    assert memory.stationarity == pytest.approx(found.after, abs=1e-10)
+
+
+def test_settling_says_when_it_did_not_arrive():
+    gp, likelihood = Process(), bernoulli_likelihood()
+    _, found = settle(gp, likelihood, tensors(X, LABELS), passes=2, key=KEY)
+    assert not found.converged
+    assert 0 < found.after < found.before
+    assert str(found).endswith("after 2 passes: not converged")
+
+
+def test_training_that_had_not_converged_is_the_reason():
+    gp, likelihood = half_trained()
+    memory = remember(gp, likelihood, tensors(X, TARGETS), 0, key=KEY)
+    erased = tensors(X[:1], TARGETS[:1])
+    _, result = unlearn(gp, likelihood, erased, memory=memory, key=KEY)
+    assert "training had not converged" in result.doubts[0]
+    settled, _ = settle(gp, likelihood, tensors(X, TARGETS), key=KEY)
+    memory = remember(settled, likelihood, tensors(X, TARGETS), 0, key=KEY)
+    assert unlearn(settled, likelihood, erased, memory=memory, key=KEY)[1].trusted
+
+
+def test_a_second_request_in_place_is_noticed():
+    gp, likelihood = Process(), gaussian_likelihood()
+    set_belief(gp, *optimum(gp, slice(None)))
+    trained = copy.deepcopy(gp)
+    unlearn(gp, likelihood, (X[:2], TARGETS[:2]), key=KEY, in_place=True)
+    before = state(gp)
+    for again in (gp, copy.deepcopy(gp)):
+        with pytest.raises(
+            ValueError, match=r"gp was already changed in place by an earlier unlearn, and req"
+        ):
+            unlearn(again, likelihood, (X[2:4], TARGETS[2:4]), key=KEY, in_place=True)
+    assert_unchanged(before, gp)
+    both, _ = unlearn(trained, likelihood, (X[:4], TARGETS[:4]), key=KEY, in_place=True)
+    np.testing.assert_allclose(belief(both)[0], optimum(gp, slice(4, 40))[0], rtol=1e-6)
+    # Training on makes it another module.
+    settle(gp, likelihood, (X[2:], TARGETS[2:] + 0.1), key=KEY, in_place=True)
+    unlearn(gp, likelihood, (X[2:4], TARGETS[2:4] + 0.1), key=KEY, in_place=True)
+
+
+def test_requests_at_once_lose_none_silently():
+    """Of several threads, one writes; the others say that they did not."""
+    gp, likelihood = Process(), gaussian_likelihood()
+    set_belief(gp, *optimum(gp, slice(None)))
+    start = threading.Barrier(4)
+
+    def request(row):
+        start.wait()
+        try:
+            unlearn(gp, likelihood, (X[row : row + 1], TARGETS[row : row + 1]), key=KEY, in_place=True)
+        except (RuntimeError, ValueError) as error:
+            return str(error)
+        return row
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(request, range(4)))
+    erased = [answer for answer in answers if isinstance(answer, int)]
+    assert len(erased) == 1
+    for answer in answers:
+        assert answer in erased or "changed by another call while" in answer or "already changed" in answer
+    kept = np.delete(np.arange(40), erased)
+    np.testing.assert_allclose(belief(gp)[0], optimum(gp, kept)[0], rtol=1e-6)
+
+
+def test_nothing_of_the_erased_records_is_left():
+    gp, likelihood = half_trained()
+    settled, found = settle(gp, likelihood, tensors(X, TARGETS), key=KEY)
+    memory = remember(settled, likelihood, tensors(X, TARGETS), 40, key=KEY)
+    recovered, result = unlearn(
+        settled, likelihood, tensors(X[ERASED], TARGETS[ERASED]), memory=memory, key=KEY
+    )
+    rows = np.asarray(memory.coreset.design)[ERASED]
+    assert rows_found(memory, rows) == 8
+    assert rows_found((gp, settled, found, recovered, result), rows) == 0
+    assert rows_found((gp, settled, found, recovered, result), X) == 0

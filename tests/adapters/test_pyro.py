@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent import futures
 from pathlib import Path
 
 import jax
@@ -252,6 +254,40 @@ def test_a_copy_has_parameters_of_its_own_in_the_store():
         remaining = np.delete(np.arange(60), list(erased))
         for own, expected in zip(belief(module), regression_posterior(remaining), strict=True):
             np.testing.assert_allclose(own, expected, atol=1e-9)
+
+
+def test_a_second_request_in_place_is_noticed():
+    guide = trained_regression()
+    unlearn(guide, regression_log_likelihood, tensors(X[:5], Y[:5]), key=KEY, in_place=True)
+    before = state(guide)
+    for in_place in (True, False):
+        with pytest.raises(ValueError, match=r"guide was already changed in place by an earlier unlearn"):
+            unlearn(guide, regression_log_likelihood, tensors(X[5:9], Y[5:9]), key=KEY, in_place=in_place)
+    assert_unchanged(before, guide)
+
+
+def test_requests_at_once_lose_none_silently():
+    """Of several threads, one writes; the others say that they did not."""
+    guide = trained_regression()
+    start = threading.Barrier(3)
+
+    def request(row):
+        start.wait()
+        erased = tensors(X[row : row + 1], Y[row : row + 1])
+        try:
+            unlearn(guide, regression_log_likelihood, erased, key=KEY, in_place=True)
+        except (RuntimeError, ValueError) as error:
+            return str(error)
+        return row
+
+    with futures.ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(request, range(3)))
+    erased = [answer for answer in answers if isinstance(answer, int)]
+    assert len(erased) == 1
+    for answer in answers:
+        assert answer in erased or "changed by another call while" in answer or "already changed" in answer
+    expected = regression_posterior(np.delete(np.arange(60), erased))
+    np.testing.assert_allclose(belief(guide)[0], expected[0], atol=1e-9)
 
 
 def test_in_place_the_store_sees_the_result():

@@ -19,6 +19,7 @@ from unbayes.models import (
     NormalPredictive,
     PoissonLikelihood,
     ProbitLikelihood,
+    StudentTLikelihood,
 )
 
 ROWS = by_name(LIKELIHOODS)
@@ -136,6 +137,10 @@ THIRD = {
         StudentLikelihood(),
         lambda f, y: 8 * (y - f) * ((y - f) ** 2 - 9) / (3 + (y - f) ** 2) ** 3,
     ),
+    "our student": (
+        StudentTLikelihood(1.0, 3.0),
+        lambda f, y: 8 * (y - f) * ((y - f) ** 2 - 9) / (3 + (y - f) ** 2) ** 3,
+    ),
 }
 
 
@@ -151,7 +156,9 @@ def test_third_derivatives_are_the_integrals(likelihood, third, dtype):
     """From a certain f to a wide one, both labels in one batch."""
     likelihood = jax.tree.map(lambda leaf: leaf.astype(dtype), likelihood)
     scales = (
-        [0.0, 0.1, 1.0] if isinstance(likelihood, StudentLikelihood) else [0.0, 0.1, 1.0, 1.7, 1.9, 5.0, 12.0]
+        [0.0, 0.1, 1.0]
+        if isinstance(likelihood, StudentLikelihood | StudentTLikelihood)
+        else [0.0, 0.1, 1.0, 1.7, 1.9, 5.0, 12.0]
     )
     cases = [
         (distance * max(s, 0.5), s, y) for s in scales for distance in (-2, -0.3, 0, 1) for y in (0.0, 1.0)

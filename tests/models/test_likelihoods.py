@@ -18,6 +18,8 @@ from unbayes.models import (
     NormalPredictive,
     PoissonLikelihood,
     ProbitLikelihood,
+    SoftplusPoissonLikelihood,
+    StudentTLikelihood,
 )
 
 # Likelihood of a scalar f, its log-probability by scipy, and targets.
@@ -26,6 +28,12 @@ SCALAR = {
     "bernoulli": (BernoulliLikelihood(), lambda f, y: log_expit(f if y else -f), [0.0, 1.0]),
     "probit": (ProbitLikelihood(), lambda f, y: log_ndtr(f if y else -f), [0.0, 1.0]),
     "poisson": (PoissonLikelihood(), lambda f, y: stats.poisson.logpmf(y, np.exp(f)), [0.0, 7.0]),
+    "softplus poisson": (
+        SoftplusPoissonLikelihood(),
+        lambda f, y: stats.poisson.logpmf(y, np.logaddexp(0, f)),
+        [0.0, 7.0],
+    ),
+    "student": (StudentTLikelihood(0.7, 4.0), lambda f, y: stats.t.logpdf(y, 4, f, 0.7), [-1.0, 2.5]),
 }
 over_scalar = pytest.mark.parametrize(("likelihood", "reference", "targets"), SCALAR.values(), ids=SCALAR)
 
@@ -159,6 +167,44 @@ def test_probabilities_of_the_wrong_class_never_become_zero(dtype):
     np.testing.assert_allclose(wrong, [-28, -28, -118, -798], rtol=1e-3)
     swapped = ClassPredictive(certain.log_probabilities[::-1, ::-1])
     assert np.isfinite(certain.kl(swapped)).all()
+
+
+def test_student_predictive_is_the_integral():
+    one, other = (
+        StudentTLikelihood(0.7, 4.0).gaussian_predictive(jnp.asarray(MEANS + shift), jnp.asarray(VARIANCES))
+        for shift in (0.0, 0.4)
+    )
+    y = np.array([0.1, -2.0, 3.0])
+    f = np.linspace(-9, 9, 401)[:, None]
+
+    def density(y, shift):
+        mean, scale = MEANS + shift, np.sqrt(VARIANCES)
+        each = stats.t.pdf(y, 4, mean + scale * f, 0.7) * stats.norm.pdf(f)
+        return integrate.simpson(each, x=f[:, 0], axis=0)
+
+    np.testing.assert_allclose(one.log_prob(y), np.log(density(y, 0.0)), rtol=1e-6)
+    np.testing.assert_allclose(one.decision(), MEANS, atol=1e-12)
+    grid = np.linspace(-100, 100, 2001)
+    p, q = (np.array([density(each, shift) for each in grid]) for shift in (0.0, 0.4))
+    expected = integrate.simpson(p * np.log(p / q), x=grid, axis=0)
+    np.testing.assert_allclose(one.kl(other), expected, rtol=1e-5)
+
+
+def test_softplus_counts_are_mixtures_of_poisson_distributions():
+    predictive = SoftplusPoissonLikelihood().gaussian_predictive(jnp.asarray(MEANS), jnp.asarray(VARIANCES))
+    for row, (mean, variance) in enumerate(zip(MEANS, VARIANCES, strict=True)):
+        chance = expectation(lambda f: stats.poisson.pmf(2, np.logaddexp(0, f)), mean, variance)
+        assert float(predictive.log_prob(jnp.full(3, 2.0))[row]) == pytest.approx(np.log(chance), rel=1e-6)
+
+
+def test_softplus_derivatives_keep_their_digits(dtype):
+    """Far below zero softplus(f) is eᶠ, and −(log softplus)'' is ½ eᶠ; log p is that of y = 1."""
+    f = jnp.array([-40.0, -12.0, -6.999], dtype)
+    _, slope, curvature = SoftplusPoissonLikelihood().integrals(f, jnp.zeros(3, dtype), jnp.ones(3, dtype))
+    t = np.exp(np.asarray(f, float))
+    tolerance = 1e-4 if dtype == jnp.float32 else 1e-8
+    np.testing.assert_allclose(slope, 1 - 1.5 * t + 17 / 12 * t**2, rtol=tolerance)
+    np.testing.assert_allclose(curvature[:2], (1.5 * t - 17 / 6 * t**2)[:2], rtol=tolerance)
 
 
 def poisson_probabilities(mean, variance, counts):

@@ -160,3 +160,34 @@ def test_changes_of_sites_agree_with_the_generic_path(name):
     np.testing.assert_allclose(own, generic, rtol=1e-9, atol=1e-12)
     assert (own >= 0).all()
     assert (own.max() > 1e-6) == (name != "linear")
+
+
+class Shifted(RawFeatures):
+    """The inputs, and a known part of f."""
+
+    def offset(self, x):
+        return 0.7 * x[:, 0] - 0.2
+
+
+@pytest.mark.parametrize("posterior", gaussians(2), ids=["diagonal", "full"])
+def test_a_known_part_of_f_is_one_more_coefficient(posterior):
+    """Known values 0.7 and −0.2 of the coefficients are added to their mean."""
+    prior, likelihood = DiagonalGaussian.standard(2), BernoulliLikelihood()
+    known, plain = (LinearModel(kind(1), likelihood, prior) for kind in (Shifted, RawFeatures))
+    moved = eqx.tree_at(lambda q: q.mean, posterior, posterior.mean + jnp.array([-0.2, 0.7]))
+    records = INPUTS, MODELS["logistic"][1]
+    nodes = known.nodes()
+    own, expected = (
+        (
+            model.log_likelihood(belief.mean, model.encode(records)),
+            model.expected_log_likelihood(belief, model.encode(records), nodes),
+            model.influence(belief, model.encode(records), nodes),
+            model.site(belief, model.encode(records), nodes).precision,
+            model.site(belief, model.encode(records), nodes).gradient_at(belief.mean),
+            model.third_derivatives(belief.to_full(), model.encode(records), nodes),
+            model.predictive(belief, INPUTS).log_probabilities,
+            model.log_predictive(belief, records),
+        )
+        for model, belief in ((known, posterior), (plain, moved))
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), own, expected)

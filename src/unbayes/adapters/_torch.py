@@ -2,7 +2,9 @@
 
 # pyright: reportMissingImports=false
 
-from collections.abc import Callable
+import hashlib
+import threading
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -29,6 +31,58 @@ def assign(parameter: torch.Tensor, values: Any) -> None:
     """Give a parameter other values, in its own type and on its own device."""
     with torch.no_grad():
         parameter.copy_(torch.from_numpy(np.array(values)))
+
+
+# Held while parameters are compared and written, which takes next to no time.
+_SWAPPING = threading.Lock()
+# Attribute of a module that was changed in place: fingerprint of what was written.
+_MARK = "_unlearned_in_place"
+
+
+class Guard:
+    """Sees to it that requests start from parameters as they were trained, and none overwrites another.
+
+    Parameters
+    ----------
+    module
+        What a request reads, and writes where it is answered in place.
+    parameters
+        Returns the parameters that are written.
+    name
+        What the caller calls the module.
+    """
+
+    def __init__(self, module: Any, parameters: Callable[[], Iterable[torch.Tensor]], name: str):
+        self.module, self.parameters, self.name = module, parameters, name
+        with _SWAPPING:
+            self.before = self._fingerprint()
+        if getattr(module, _MARK, None) == self.before:
+            raise ValueError(
+                f"{name} was already changed in place by an earlier unlearn, and requests start from it as "
+                "it was trained: keep that, and give it with all the records erased so far"
+            )
+
+    def require_unchanged(self) -> None:
+        """Refuse what was computed from parameters that are no longer there."""
+        if self._fingerprint() != self.before:
+            raise RuntimeError(
+                f"{self.name} was changed by another call while this one ran, so this one changed nothing, "
+                f"and its records are not erased: give those of both calls to one, from {self.name} as it "
+                "was trained"
+            )
+
+    def swap(self, write: Callable[[], None]) -> None:
+        """Write, unless somebody else did, and leave a mark."""
+        with _SWAPPING:
+            self.require_unchanged()
+            write()
+            setattr(self.module, _MARK, self._fingerprint())
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        for parameter in self.parameters():
+            digest.update(to_double(parameter).tobytes())
+        return digest.hexdigest()
 
 
 def call_back(

@@ -9,7 +9,7 @@ own; the likelihood stays a PyTorch function, differentiated by PyTorch; the res
 import copy
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from torch.distributions import biject_to
 from torch.func import grad, jacrev, vmap
 
 from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, count, to_arrays
-from unbayes.adapters._torch import assign, call_back, to_array, to_double
+from unbayes.adapters._torch import Guard, assign, call_back, to_array, to_double
 from unbayes.models.base import AbstractModel
 from unbayes.posteriors import AbstractGaussian, DensePrecision, DiagonalGaussian, FullGaussian
 from unbayes.progress import AbstractProgress
@@ -70,7 +70,8 @@ def unlearn(
     in_place
         Whether to change `guide` itself, instead of a copy, which gets a name of its own in Pyro's parameter
         store and holds nothing of the data that the guide was set up with. If anything fails, it stays as it
-        was.
+        was. A guide that was changed in place is refused from then on, and so is a call during which another
+        one changed it.
 
     Returns
     -------
@@ -80,12 +81,17 @@ def unlearn(
         How it was done, and how far to trust it.
     """
     with jax.enable_x64(True):
+        guard = Guard(guide, lambda: _parameters(guide), "guide")
         posterior = _read(guide)
         model = TorchModel(_Density(guide, log_likelihood), posterior.dim)
         records = jax.tree.map(to_array, erased)
         _require_log_likelihood(model, posterior, model.encode(records, "erased"))
         result = unlearn_from_posterior(posterior, model, records, method=method, key=key, progress=progress)
-        recovered = guide if in_place else _copied(guide)
+        if in_place:
+            guard.swap(lambda: _write(guide, result.posterior))
+            return guide, result
+        recovered = _copied(guide)
+        guard.require_unchanged()
         _write(recovered, result.posterior)
     return recovered, result
 
@@ -264,6 +270,11 @@ def _require_log_likelihood(model: TorchModel, posterior: AbstractGaussian, evid
         ) from error
     if not all(np.isfinite(part).all() for part in derivatives):
         raise ValueError("log_likelihood must have finite derivatives at the mean of the guide")
+
+
+def _parameters(guide: Any) -> Iterable[torch.Tensor]:
+    """All parameters; what has none is refused by `_read`."""
+    return guide.parameters() if isinstance(guide, torch.nn.Module) else ()
 
 
 def _read(guide) -> AbstractGaussian:

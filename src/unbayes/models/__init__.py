@@ -11,6 +11,7 @@ from unbayes.models.count_predictive import CountPredictive as CountPredictive
 from unbayes.models.count_predictive import LogNormalCountPredictive as LogNormalCountPredictive
 from unbayes.models.density import DensityModel as DensityModel
 from unbayes.models.density import GammaShape as GammaShape
+from unbayes.models.evidence import LinearEvidence as LinearEvidence
 from unbayes.models.features import AbstractFeatures as AbstractFeatures
 from unbayes.models.features import FunctionFeatures as FunctionFeatures
 from unbayes.models.features import InducingInputs as InducingInputs
@@ -31,7 +32,9 @@ from unbayes.models.likelihoods import CategoricalLikelihood as CategoricalLikel
 from unbayes.models.likelihoods import GaussianLikelihood as GaussianLikelihood
 from unbayes.models.likelihoods import PoissonLikelihood as PoissonLikelihood
 from unbayes.models.likelihoods import ProbitLikelihood as ProbitLikelihood
-from unbayes.models.linear import LinearEvidence as LinearEvidence
+from unbayes.models.likelihoods import SoftplusPoissonLikelihood as SoftplusPoissonLikelihood
+from unbayes.models.likelihoods import StudentTLikelihood as StudentTLikelihood
+from unbayes.models.likelihoods import StudentTPredictive as StudentTPredictive
 from unbayes.models.linear import LinearModel as LinearModel
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive
 from unbayes.models.predictive import ClassPredictive as ClassPredictive

@@ -10,9 +10,9 @@ from jaxtyping import Array
 
 from unbayes._numerics.records import require_records, to_float_array
 from unbayes.models.base import AbstractModel
+from unbayes.models.evidence import LinearEvidence
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.likelihoods import BernoulliLikelihood, CategoricalLikelihood, PoissonLikelihood
-from unbayes.models.linear import LinearEvidence
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     Beta,
@@ -150,7 +150,8 @@ class UnknownNoiseRegression(AbstractConjugateModel):
         if len(x) != len(y):
             raise ValueError(f"{name} must pair inputs and targets, got {len(x)} and {len(y)}")
         require_records(len(y), name)
-        return LinearEvidence(self.features(x), None, y)
+        offset = self.features.offset(x)
+        return LinearEvidence(self.features(x), None, y if offset is None else y - offset)
 
     def log_likelihood(self, theta, evidence: LinearEvidence):
         """Log-density of each target."""

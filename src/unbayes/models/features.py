@@ -58,6 +58,10 @@ class AbstractFeatures(Storable):
         """Variance of f that θ leaves open, shape (n,); None where θ decides f."""
         return None
 
+    def offset(self, x: Float[Array, "n k"]) -> Float[Array, " n"] | None:
+        """Part of f that is known whatever θ is, shape (n,); None where there is none."""
+        return None
+
 
 class RawFeatures(AbstractFeatures):
     """The inputs themselves, with a one in front unless `bias` is False."""

@@ -6,18 +6,19 @@ import jax
 import jax.numpy as jnp
 
 from unbayes._numerics.quadrature import Nodes
+from unbayes.models.evidence import LinearEvidence
 from unbayes.models.predictive import Surprise
 from unbayes.posteriors import AbstractGaussian
 
 if TYPE_CHECKING:
-    from unbayes.models.linear import LinearEvidence, LinearModel
+    from unbayes.models.linear import LinearModel
 
 # Share of its precision that a belief keeps, at least, when a single record is left out of it.
 LEAST_LEFT_OUT = 1e-6
 
 
 def surprise(
-    model: "LinearModel", gaussian: AbstractGaussian, evidence: "LinearEvidence", nodes: Nodes
+    model: "LinearModel", gaussian: AbstractGaussian, evidence: LinearEvidence, nodes: Nodes
 ) -> Surprise | None:
     """How improbable targets are under the belief from which each record's own site was taken away.
 
@@ -25,7 +26,7 @@ def surprise(
     stays.
     """
     likelihood = model.likelihood
-    mean, root = model._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
+    mean, root = model._predictor_moments(gaussian, evidence, nodes)
     integrals = model._integrals(mean, root, evidence.targets, nodes)
     spread = gaussian.output_covariance(evidence.design, likelihood.outputs)
     if likelihood.outputs > 1:

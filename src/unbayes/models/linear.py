@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._numerics.linalg import cholesky_of_each, third_moment
 from unbayes._numerics.programs import kept
@@ -17,9 +17,10 @@ from unbayes._numerics.records import (
     to_float_array,
     weighted_sum,
 )
-from unbayes._storable import Storable
-from unbayes._validation import require_positive, require_precision
+from unbayes._validation import require_precision
+from unbayes.models import linear_predictive
 from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
+from unbayes.models.evidence import LinearEvidence, featurise
 from unbayes.models.features import AbstractFeatures
 from unbayes.models.leave_one_out import surprise
 from unbayes.models.likelihoods import AbstractLikelihood, Integrals
@@ -29,29 +30,6 @@ from unbayes.posteriors.precision import LARGEST_DENSE_DIM
 
 # Outputs beyond which third derivatives of the likelihood, outputs³ numbers a record, cost too much.
 LARGEST_THIRD_OUTPUTS = 3
-
-
-class LinearEvidence(Storable):
-    """Records as a linear model sees them.
-
-    Attributes
-    ----------
-    design
-        Features a(x), shape (n, p).
-    variance
-        Variance of f that θ leaves open, shape (n,), or None.
-    targets
-        y, shape (n,).
-    """
-
-    design: Float[Array, "n p"]
-    variance: Float[Array, " n"] | None
-    targets: Shaped[Array, " n"]
-
-    def require_valid(self) -> None:
-        """Refuse a variance below zero."""
-        if self.variance is not None:
-            require_positive("variance", self.variance, or_zero=True)
 
 
 class LinearModel(AbstractModel):
@@ -69,7 +47,8 @@ class LinearModel(AbstractModel):
     prior
         Gaussian of length outputs · p; its dtype is the model's.
     offset
-        A known constant, such as the mean of a Gaussian process; zero unless given.
+        A known constant, such as the mean of a Gaussian process; zero unless given. `features` may know a
+        part of f that is not the same for all inputs, which adds to it.
     """
 
     later_fields: ClassVar[dict[str, Any]] = {"offset": None}
@@ -142,11 +121,12 @@ class LinearModel(AbstractModel):
         if not isinstance(records, tuple | list) or len(records) != 2:
             raise TypeError(f"{name} must be a pair (inputs, targets), got {type(records).__name__}")
         targets = self.likelihood.encode_targets(records[1], f"{name} targets", self.dtype)
-        design, variance = self.encode_inputs(records[0], f"{name} inputs")
-        if design.shape[0] != targets.shape[0]:
-            raise ValueError(f"{name} must pair inputs and targets, got {len(design)} and {len(targets)}")
-        require_records(len(targets), name)
-        return LinearEvidence(design, variance, targets)
+        inputs = self._encode_inputs(records[0], f"{name} inputs")
+        total = inputs.design.shape[0]
+        if total != targets.shape[0]:
+            raise ValueError(f"{name} must pair inputs and targets, got {total} and {len(targets)}")
+        require_records(total, name)
+        return LinearEvidence(inputs.design, inputs.variance, targets, inputs.offset)
 
     def rows(self, records: Any, name: str = "records") -> tuple[Array, Array]:
         """Inputs and targets as given: features of one input may differ in their last digits."""
@@ -167,20 +147,30 @@ class LinearModel(AbstractModel):
 
     def encode_inputs(self, x, name: str = "inputs") -> tuple[Float[Array, "n p"], Float[Array, " n"] | None]:
         """Features of raw inputs, and the variance of f that θ leaves open."""
+        encoded = self._encode_inputs(x, name)
+        return encoded.design, encoded.variance
+
+    def _encode_inputs(self, x, name: str = "inputs") -> LinearEvidence:
         inputs = to_float_array(x, name, self.dtype, (None, self.features.inputs))
-        design, variance, finite = _featurise(self.features, inputs)
+        encoded, finite = featurise(self.features, inputs)
         if not finite:
             raise ValueError(f"{name} must give finite features, got NaN or overflow in {self.dtype}")
-        return design, variance
+        return encoded
 
-    def predictor(self, theta: Float[Array, " d"], design: Float[Array, "n p"]) -> Float[Array, "n ..."]:
-        """Values f, shape (n,), or (n, outputs) where there are several."""
-        f = self._outputs(theta, design)
+    def predictor(
+        self,
+        theta: Float[Array, " d"],
+        design: Float[Array, "n p"],
+        offset: Float[Array, " n"] | None = None,
+    ) -> Float[Array, "n ..."]:
+        """Values f, shape (n,), or (n, outputs) where there are several; `offset` as evidence has it."""
+        f = self._outputs(theta, design, offset)
         return f[:, 0] if self.likelihood.outputs == 1 else f
 
-    def _outputs(self, theta, design) -> Float[Array, "n o"]:
+    def _outputs(self, theta, design, offset) -> Float[Array, "n o"]:
         f = design @ theta.reshape(self.likelihood.outputs, -1).T
-        return f if self.offset is None else f + self.offset
+        f = f if self.offset is None else f + self.offset
+        return f if offset is None else f + offset[:, None]
 
     def log_prior(self, theta):
         """Log p(θ)."""
@@ -188,7 +178,7 @@ class LinearModel(AbstractModel):
 
     def log_likelihood(self, theta, evidence: LinearEvidence):
         """Log p(y|f), or its expectation over f given θ where θ leaves f open, equation (10)."""
-        f = self.predictor(theta, evidence.design)
+        f = self.predictor(theta, evidence.design, evidence.offset)
         if evidence.variance is None:
             return jax.vmap(self.likelihood.log_prob)(f, evidence.targets)
         return jax.vmap(self.likelihood.expected_log_prob)(f, evidence.variance, evidence.targets)
@@ -198,7 +188,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
+            moments = self._predictor_moments(gaussian, evidence, nodes)
             return weighted_sum(self._expected_log_probs(*moments, evidence.targets, nodes), weights)
 
         return accumulate(part, (evidence, weights), self._chunk(nodes))
@@ -214,7 +204,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
+            moments = self._predictor_moments(gaussian, evidence, nodes)
             value, slope, curvature = self._integrals(*moments, evidence.targets, nodes)
             if weights is not None:
                 slope, curvature = weights[:, None] * slope, weights[:, None, None] * curvature
@@ -235,7 +225,7 @@ class LinearModel(AbstractModel):
 
         def part(weighted):
             evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
+            moments = self._predictor_moments(gaussian, evidence, nodes)
             third = self._third_derivatives(*moments, evidence.targets, nodes)
             third = third if weights is None else weights[:, None, None, None] * third
             along = jnp.einsum("np,opd->nod", evidence.design, root)
@@ -260,10 +250,7 @@ class LinearModel(AbstractModel):
 
     def site_changes(self, before, after, evidence: LinearEvidence, nodes: Nodes):
         """As for any model; of f = W a, slopes and curvatures of f tell all, without a matrix per record."""
-        moments = [
-            self._predictor_moments(gaussian, evidence.design, evidence.variance, nodes)
-            for gaussian in (before, after)
-        ]
+        moments = [self._predictor_moments(gaussian, evidence, nodes) for gaussian in (before, after)]
         old, new = (self._integrals(*each, evidence.targets, nodes) for each in moments)
         shift = moments[1][0] - moments[0][0]
         pull = new.slope - old.slope + jnp.einsum("noq,nq->no", old.curvature, shift)
@@ -294,7 +281,7 @@ class LinearModel(AbstractModel):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
         def one(record):
-            mean, root = self._predictor_moments(gaussian, record.design, record.variance, nodes)
+            mean, root = self._predictor_moments(gaussian, record, nodes)
             curvature = self._integrals(mean, root, record.targets, nodes).curvature
             return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
 
@@ -318,14 +305,14 @@ class LinearModel(AbstractModel):
         """Values of f at the nodes, for one record."""
         return mean[:, None] + root[:, : self.integral_dim] @ nodes.points.T
 
-    def _predictor_moments(self, gaussian: AbstractGaussian, design, variance, nodes: Nodes):
+    def _predictor_moments(self, gaussian: AbstractGaussian, evidence: LinearEvidence, nodes: Nodes):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
-        outputs = self.likelihood.outputs
-        mean = self._outputs(gaussian.mean, design)
+        outputs, variance = self.likelihood.outputs, evidence.variance
+        mean = self._outputs(gaussian.mean, evidence.design, evidence.offset)
         if outputs > 1 and nodes.count == 1:
             # The mean alone is looked at.
             return mean, jnp.zeros((*mean.shape, outputs), mean.dtype)
-        covariance = gaussian.output_covariance(design, outputs)
+        covariance = gaussian.output_covariance(evidence.design, outputs)
         if outputs == 1:
             return mean, safe_sqrt(covariance if variance is None else covariance + variance[:, None, None])
         rotation = self.likelihood.rotation(mean.dtype)
@@ -353,14 +340,14 @@ class LinearModel(AbstractModel):
         """
         require_precision(posterior=posterior, model=self)
         with kept(self.holds_functions):
-            design, variance = self.encode_inputs(x)
+            inputs = self._encode_inputs(x)
             if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
-                return _quadrature_predictive(self, posterior, design, variance)
+                return linear_predictive.by_quadrature(self, posterior, inputs)
             if isinstance(posterior, AbstractGaussian):
-                return _node_predictive(self, posterior, design, self.nodes(draws))
+                return linear_predictive.on_nodes(self, posterior, inputs, self.nodes(draws))
             if key is None:
                 raise ValueError("key must be given: this predictive distribution is sampled")
-            return _sampled_predictive(self, posterior, design, variance, key, draws)
+            return linear_predictive.from_draws(self, posterior, inputs, key, draws)
 
     def log_predictive(
         self,
@@ -398,33 +385,3 @@ def _require_fit(features: AbstractFeatures, likelihood: AbstractLikelihood, pri
 
 def _cast(tree: Any, dtype: jnp.dtype) -> Any:
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
-
-
-@eqx.filter_jit
-def _featurise(features: AbstractFeatures, x):
-    design = features(x)
-    return design, features.variance(x), jnp.isfinite(design).all()
-
-
-@eqx.filter_jit
-def _quadrature_predictive(model: LinearModel, gaussian: AbstractGaussian, design, variance):
-    mean = model.predictor(gaussian.mean, design)
-    spread = gaussian.output_covariance(design, 1)[:, 0, 0]
-    return model.likelihood.gaussian_predictive(mean, spread if variance is None else spread + variance)
-
-
-@eqx.filter_jit
-def _node_predictive(model: LinearModel, gaussian: AbstractGaussian, design, nodes: Nodes):
-    mean, root = model._predictor_moments(gaussian, design, None, nodes)
-    f = jax.vmap(model._values, (0, 0, None))(mean, root, nodes)
-    return model.likelihood.predictive(f.transpose(2, 0, 1), jnp.log(nodes.weights))
-
-
-@eqx.filter_jit
-def _sampled_predictive(model: LinearModel, posterior, design, variance, key, draws: int):
-    theta_key, f_key = jax.random.split(key)
-    thetas = posterior.sample(theta_key, (draws,))
-    f = jax.vmap(model.predictor, (0, None))(thetas, design)
-    if variance is not None:
-        f = f + jnp.sqrt(variance) * jax.random.normal(f_key, f.shape, f.dtype)
-    return model.likelihood.predictive(f, jnp.full(draws, -jnp.log(draws), f.dtype))

@@ -8,5 +8,10 @@ from unbayes.models.likelihoods.categorical import CategoricalLikelihood as Cate
 from unbayes.models.likelihoods.gaussian import GaussianLikelihood as GaussianLikelihood
 from unbayes.models.likelihoods.poisson import PoissonLikelihood as PoissonLikelihood
 from unbayes.models.likelihoods.probit import ProbitLikelihood as ProbitLikelihood
+from unbayes.models.likelihoods.softplus_poisson import (
+    SoftplusPoissonLikelihood as SoftplusPoissonLikelihood,
+)
+from unbayes.models.likelihoods.student_t import StudentTLikelihood as StudentTLikelihood
+from unbayes.models.likelihoods.student_t import StudentTPredictive as StudentTPredictive
 from unbayes.models.likelihoods.targets import require_counts as require_counts
 from unbayes.models.likelihoods.targets import require_labels as require_labels
