@@ -8,9 +8,9 @@ from jax.nn import softplus
 from jax.scipy.special import gammaln
 
 from unbayes._numerics.quadrature import safe_sqrt, trapezoid
+from unbayes.models.count_predictive import CountPredictive
 from unbayes.models.likelihoods.base import AbstractLikelihood
 from unbayes.models.likelihoods.targets import require_counts
-from unbayes.models.count_predictive import CountPredictive
 
 # Below this f, log softplus(f) is a series in eᶠ, exact to rounding; above it, softplus(f) has digits enough
 # for two derivatives of its logarithm.
