@@ -22,10 +22,13 @@ class Storable(eqx.Module):
         Fields that came after the class was first published, and what files without them mean.
     infinite_fields
         Fields whose numbers may be infinite; all others must be finite to be saved.
+    positive_fields
+        Fields whose numbers must be positive to be saved.
     """
 
     later_fields: ClassVar[dict[str, Any]] = {}
     infinite_fields: ClassVar[tuple[str, ...]] = ()
+    positive_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)

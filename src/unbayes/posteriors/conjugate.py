@@ -30,6 +30,8 @@ class Beta(AbstractExponentialFamily):
         a and b, prior pseudo-counts included.
     """
 
+    positive_fields: ClassVar[tuple[str, ...]] = ("successes", "failures")
+
     successes: Float[Array, ""]
     failures: Float[Array, ""]
 
@@ -46,11 +48,6 @@ class Beta(AbstractExponentialFamily):
     def dtype(self) -> jnp.dtype:
         """Floating-point type."""
         return self.successes.dtype
-
-    def require_valid(self) -> None:
-        """Refuse counts that are not positive."""
-        require_positive("successes", self.successes)
-        require_positive("failures", self.failures)
 
     @property
     def natural(self):
@@ -94,6 +91,8 @@ class Dirichlet(AbstractExponentialFamily):
         Pseudo-counts α, shape (k,).
     """
 
+    positive_fields: ClassVar[tuple[str, ...]] = ("counts",)
+
     counts: Float[Array, " k"]
 
     def __init__(self, counts):
@@ -108,10 +107,6 @@ class Dirichlet(AbstractExponentialFamily):
     def dtype(self) -> jnp.dtype:
         """Floating-point type."""
         return self.counts.dtype
-
-    def require_valid(self) -> None:
-        """Refuse counts that are not positive."""
-        require_positive("counts", self.counts)
 
     @property
     def natural(self):
@@ -154,6 +149,8 @@ class Gamma(AbstractExponentialFamily):
         Positive numbers, prior included.
     """
 
+    positive_fields: ClassVar[tuple[str, ...]] = ("shape", "rate")
+
     shape: Float[Array, ""]
     rate: Float[Array, ""]
 
@@ -170,11 +167,6 @@ class Gamma(AbstractExponentialFamily):
     def dtype(self) -> jnp.dtype:
         """Floating-point type."""
         return self.shape.dtype
-
-    def require_valid(self) -> None:
-        """Refuse a shape or a rate that is not positive."""
-        require_positive("shape", self.shape)
-        require_positive("rate", self.rate)
 
     @property
     def natural(self):

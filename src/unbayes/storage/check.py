@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import AnnotationError, jaxtyped
 
 from unbayes._storable import Storable, is_own_class
+from unbayes._validation import require_positive
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
@@ -39,6 +40,8 @@ def check_object(value: Storable, path: str, error: type[ValueError]) -> None:
         kinds = ", ".join(f"{name} of {array.dtype}" for name, array in arrays.items())
         raise error(f"{path} must be of one floating-point type, got {kinds}")
     try:
+        for name in value.positive_fields:
+            require_positive(name, getattr(value, name))
         value.require_valid()
     except ValueError as wrong:
         raise error(f"{path}.{wrong}") from wrong
