@@ -154,6 +154,7 @@ LIKELIHOODS = {
 
 FEATURES = {
     ub.RawFeatures: (Example(lambda: ub.RawFeatures(1)), Example(lambda: ub.RawFeatures(2, bias=False))),
+    ub.CentredFeatures: (Example(lambda: ub.CentredFeatures(ub.RawFeatures(2), [3.0, -50.0])),),
     ub.PolynomialFeatures: (Example(lambda: ub.PolynomialFeatures(2, 3)),),
     ub.FunctionFeatures: (Example(lambda: ub.FunctionFeatures(jnp.tanh, 2, 2)),),
     ub.InducingInputs: (

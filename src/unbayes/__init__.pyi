@@ -12,6 +12,7 @@ from .models import AbstractPredictive as AbstractPredictive
 from .models import BernoulliLikelihood as BernoulliLikelihood
 from .models import BetaBernoulli as BetaBernoulli
 from .models import CategoricalLikelihood as CategoricalLikelihood
+from .models import CentredFeatures as CentredFeatures
 from .models import DensityModel as DensityModel
 from .models import DirichletCategorical as DirichletCategorical
 from .models import FunctionFeatures as FunctionFeatures

@@ -1,6 +1,5 @@
 """scikit-learn estimators: its conventions, and unlearning that does not depend on how it is called."""
 
-import functools
 import pickle
 
 import jax
@@ -20,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import unbayes as ub
+from adapters.sklearn_cases import ESTIMATORS, REGRESSIONS, data, erase, fitted, prediction
 from unbayes.adapters.sklearn import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
@@ -28,47 +28,6 @@ from unbayes.adapters.sklearn import (
 )
 from unbayes.adapters.sklearn.choices import NOISE_RATIOS, process_scales
 from unbayes.models import SquaredExponential
-
-ESTIMATORS = {
-    "linear": BayesianLinearRegression(random_state=0),
-    "logistic": BayesianLogisticRegression(memory=30, random_state=0),
-    "softmax": BayesianLogisticRegression(memory=30, random_state=0),
-    "process": SparseGPRegressor(n_inducing=8, random_state=0),
-    "process classes": SparseGPClassifier(n_inducing=8, memory=30, random_state=0),
-}
-REGRESSIONS = ("linear", "process")
-
-
-@functools.cache
-def data(name):
-    """120 records of two columns with quite different scales; strings for classes."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 2))
-    f = 1.5 * X[:, 0] - X[:, 1] + 0.5 + 0.5 * rng.normal(size=120)
-    if name in REGRESSIONS:
-        return X * [1, 100], 10 + f
-    classes = np.array(["ham", "spam"] if name != "softmax" else ["a", "b", "c"])
-    return X * [1, 100], classes[np.digitize(f, [0.5] if name != "softmax" else [-0.5, 1.0])]
-
-
-@functools.cache
-def _fitted(name):
-    return clone(ESTIMATORS[name]).fit(*data(name))
-
-
-def fitted(name):
-    """A trained estimator of one's own."""
-    return pickle.loads(pickle.dumps(_fitted(name)))
-
-
-def erase(name, count=12):
-    """Indices of the erased and of the remaining records: a corner of the data, not a random sample."""
-    order = np.argsort(data(name)[0][:, 0])
-    return order[:count], order[count:]
-
-
-def prediction(estimator, X):
-    return estimator.predict_proba(X) if is_classifier(estimator) else np.stack(estimator.predict(X, True))
 
 
 @pytest.mark.parametrize("name", ["linear", "logistic", "process", "process classes"])
@@ -117,11 +76,10 @@ def test_close_to_training_without_the_erased_records(name):
     gone, left = erase(name)
     estimator, before = fitted(name).unlearn(X[gone], y[gone]), fitted(name)
     with jax.enable_x64(True):
-        framed = before._state.framed
         training = None if name in REGRESSIONS else ub.NaturalGradientVI()
         retrained = fitted(name)
         retrained._state = before._state.train(
-            framed, X[left], before._targets(y[left]), seed=0, training=training
+            before.model_, X[left], before._targets(y[left]), seed=0, training=training
         )[0]
     assert _distance(name, X, estimator, retrained) < 0.05 * _distance(name, X, before, retrained)
     if name in REGRESSIONS:
@@ -166,7 +124,7 @@ def test_training_does_not_depend_on_jaxs_setting_either():
 def test_erased_records_are_dropped_from_the_memory():
     X, y = data("logistic")
     estimator = fitted("logistic")
-    kept = estimator._state.memory.coreset.design[:3, 1:] + estimator._state.framed.input_offset
+    kept = estimator._state.memory.coreset.design[:3, 1:] + estimator.model_.features.centre
     gone = [int(np.abs(X - row).sum(1).argmin()) for row in kept]
     estimator.unlearn(X[gone], y[gone])
     state = estimator._state

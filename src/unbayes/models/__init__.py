@@ -12,6 +12,7 @@ from unbayes.models.count_predictive import LogNormalCountPredictive as LogNorma
 from unbayes.models.density import DensityModel as DensityModel
 from unbayes.models.density import GammaShape as GammaShape
 from unbayes.models.features import AbstractFeatures as AbstractFeatures
+from unbayes.models.features import CentredFeatures as CentredFeatures
 from unbayes.models.features import FunctionFeatures as FunctionFeatures
 from unbayes.models.features import InducingInputs as InducingInputs
 from unbayes.models.features import PolynomialFeatures as PolynomialFeatures

@@ -1,9 +1,12 @@
 """What the estimators share: training and unlearning in float64, under the conventions of scikit-learn."""
 
 import abc
+import contextlib
+import threading
 import warnings
+from collections.abc import Iterator
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import jax
 import numpy as np
@@ -15,8 +18,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unbayes._fork import require_usable_process
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes.adapters.sklearn.state import Framed, State
+from unbayes.adapters.sklearn.state import State
+from unbayes.memory import Memory
 from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained
@@ -37,8 +42,10 @@ DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
 class AbstractUnlearner(BaseEstimator, abc.ABC):
     """An estimator whose training records can be taken back out.
 
-    After `fit` it holds `model_` and `posterior_`, as the rest of unbayes takes them but with NumPy arrays;
-    after `unlearn` also `last_unlearning_`. It computes in float64, whatever JAX is set to.
+    After `fit` it holds `model_`, `posterior_` and `memory_`, as the rest of unbayes takes them but with
+    NumPy arrays; after `unlearn` also `last_unlearning_`. It computes in float64, whatever JAX is set to.
+
+    Several threads may share it: they train and unlearn one after the other, and no request is lost.
     """
 
     _parameter_constraints: ClassVar[dict] = {"random_state": ["random_state"]}
@@ -75,18 +82,17 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             since `fit`.
         """
         check_is_fitted(self)
-        X, y = self._validated(X, y, reset=False)
-        targets = self._targets(y)
-        if len(targets) > self._state.remaining:
-            raise ValueError(
-                f"X must hold some of the {self._state.remaining} training records that are left, "
-                f"got {len(targets)}"
-            )
-        with jax.enable_x64(True):
-            state, result = self._state.unlearn(X, targets)
-        self._state, self.last_unlearning_ = state, result
-        self._describe()
-        return self
+        with self._alone():
+            X, y = self._validated(X, y, reset=False)
+            targets = self._targets(y)
+            if len(targets) > self._state.remaining:
+                raise ValueError(
+                    f"X must hold some of the {self._state.remaining} training records that are left, "
+                    f"got {len(targets)}"
+                )
+            with jax.enable_x64(True):
+                state, result = self._state.unlearn(X, targets)
+            return self._adopt(state, last_unlearning_=result)
 
     def refit(self, X, y) -> Self:
         """Train afresh on the remaining records; the same as `fit`.
@@ -98,12 +104,18 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     @property
     def model_(self) -> LinearModel:
         """Features, likelihood and prior."""
-        return self._state.framed.model
+        return self._state.model
 
     @property
     def posterior_(self) -> FullGaussian:
         """The belief over the parameters, without what was erased."""
         return self._state.posterior
+
+    @property
+    def memory_(self) -> Memory:
+        """What is kept of the training records beside `posterior_`, without those that were erased."""
+        last = vars(self).get("last_unlearning_")
+        return self._state.memory if last is None else last.memory
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
@@ -112,26 +124,49 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
         """Float64 inputs, and targets where given, or scikit-learn's own sentence on why not."""
         return validate_data(self, X, *y, dtype=np.float64, **settings)
 
-    def _describe(self) -> None:
-        """Set the attributes that follow from the belief."""
+    def _predictives(self, X) -> list[Any]:
+        """Predictive distributions, part by part."""
+        require_usable_process()
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        with jax.enable_x64(True):
+            return self._state.predict(X)
+
+    @abc.abstractmethod
+    def _described(self, state: State) -> dict[str, Any]:
+        """Attributes that follow from the state, and from nothing else: parameters may be set after `fit`."""
 
     def _seeded(self) -> tuple[np.random.RandomState, int]:
         """Random numbers for choices, and a seed for JAX's keys."""
         rng = check_random_state(self.random_state)
         return rng, int(rng.randint(np.iinfo(np.int32).max))
 
-    def _adopt(self, state: State) -> Self:
-        self._state = state
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one thread at a time train or unlearn, so that each goes on from what the last one left."""
+        require_usable_process()
+        # The first thread's lock is everybody's: `setdefault` cannot be interrupted.
+        with vars(self).setdefault("_lock", threading.RLock()):
+            yield
+
+    def _adopt(self, state: State, **attributes: Any) -> Self:
+        """Change to another state, with all that follows from it, in one step that cannot be interrupted."""
         vars(self).pop("last_unlearning_", None)
-        self._describe()
+        vars(self).update(_state=state, **self._described(state), **attributes)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy at once, since another thread may be changing the estimator; locks cannot be copied.
+        state = dict(cast(dict[str, Any], super().__getstate__()))
+        state.pop("_lock", None)
+        return state
 
 
 class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
     """Real targets with Gaussian noise, from which records come out exactly."""
 
     @abc.abstractmethod
-    def _choose(self, X: Float[np.ndarray, "n k"], y: Float[np.ndarray, " n"], rng) -> Framed:
+    def _choose(self, X: Float[np.ndarray, "n k"], y: Float[np.ndarray, " n"], rng) -> LinearModel:
         """The model for these data; under JAX's float64."""
 
     def fit(self, X, y) -> Self:
@@ -145,13 +180,13 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
             Real numbers, shape (n,).
         """
         self._validate_params()
-        X, y = self._validated(X, y, y_numeric=True)
-        y = self._targets(y)
-        rng, seed = self._seeded()
-        with jax.enable_x64(True):
-            state, trained = State.train(self._choose(X, y, rng), X, y, seed=seed)
-        self.log_evidence_ = trained.elbo
-        return self._adopt(state)
+        with self._alone():
+            X, y = self._validated(X, y, y_numeric=True)
+            y = self._targets(y)
+            rng, seed = self._seeded()
+            with jax.enable_x64(True):
+                state, trained = State.train(self._choose(X, y, rng), X, y, seed=seed)
+            return self._adopt(state, log_evidence_=trained.elbo)
 
     def predict(self, X, return_std: bool = False):
         """Predictive means, and on request standard deviations, noise included.
@@ -170,11 +205,8 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
         std
             Shape (n,), only where `return_std`.
         """
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        with jax.enable_x64(True):
-            parts = self._state.predict(X)
-        mean = self._state.framed.target_offset + np.concatenate([part.mean for part in parts])
+        parts = self._predictives(X)
+        mean = np.concatenate([part.mean for part in parts])
         if not return_std:
             return mean
         return mean, np.sqrt(np.concatenate([part.variance for part in parts]))
@@ -200,6 +232,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
     memory: int | str | None
     max_iter: int
     tol: float
+    classes_: np.ndarray
 
     @abc.abstractmethod
     def _choose(
@@ -208,7 +241,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         labels: Int[np.ndarray, " n"],
         likelihood: BernoulliLikelihood | CategoricalLikelihood,
         rng,
-    ) -> Framed:
+    ) -> LinearModel:
         """The model for these data; under JAX's float64."""
 
     def fit(self, X, y) -> Self:
@@ -222,31 +255,32 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
             Class labels of any kind, shape (n,).
         """
         self._validate_params()
-        X, y = self._validated(X, y)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
+        with self._alone():
+            X, y = self._validated(X, y)
+            check_classification_targets(y)
+            classes, labels = np.unique(y, return_inverse=True)
+            if len(classes) < 2:
+                raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
+            state, trained = self._train(X, labels, len(classes))
+            self._adopt(state, classes_=classes, n_iter_=len(trained.trace))
+        self._warn_unless_converged(trained)
+        return self
+
+    def _train(self, X, labels, classes: int) -> tuple[State, Trained]:
         rng, seed = self._seeded()
         with jax.enable_x64(True):
-            likelihood = BernoulliLikelihood() if len(classes) == 2 else CategoricalLikelihood(len(classes))
-            framed = self._choose(X, labels, likelihood, rng)
-            nodes = NODES.get(framed.model.integral_dim, 1)
+            likelihood = BernoulliLikelihood() if classes == 2 else CategoricalLikelihood(classes)
+            model = self._choose(X, labels, likelihood, rng)
+            nodes = NODES.get(model.integral_dim, 1)
             training = NaturalGradientVI(self.max_iter, self.tol, nodes, MIXING)
             memory = self.memory
             if isinstance(memory, str):
-                memory = DEFAULT_MEMORY if framed.model.dim <= LARGEST_WITH_MEMORY else None
-            state, trained = State.train(framed, X, labels, seed=seed, training=training, memory=memory)
-        self.classes_ = classes
-        self._report(trained)
-        return self._adopt(state)
+                memory = DEFAULT_MEMORY if model.dim <= LARGEST_WITH_MEMORY else None
+            return State.train(model, X, labels, seed=seed, training=training, memory=memory)
 
     def predict_proba(self, X) -> Float[np.ndarray, "n c"]:
         """Probabilities of the classes in the order of `classes_`, shape (n, n_classes)."""
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        with jax.enable_x64(True):
-            parts = self._state.predict(X)
+        parts = self._predictives(X)
         return np.concatenate([np.exp(part.log_probabilities) for part in parts])
 
     def predict(self, X) -> np.ndarray:
@@ -255,11 +289,10 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         likeliest = self.predict_proba(X).argmax(1)
         return self.classes_[likeliest]
 
-    def _report(self, trained: Trained) -> None:
-        self.n_iter_ = len(trained.trace)
+    def _warn_unless_converged(self, trained: Trained) -> None:
         if not trained.converged:
             warnings.warn(
-                f"training did not converge to tol={self.tol} in {self.n_iter_} iterations of at most "
+                f"training did not converge to tol={self.tol} in {len(trained.trace)} iterations of at most "
                 f"max_iter={self.max_iter}: a step would still move the belief by {trained.stationarity:.2g} "
                 "nats; scale the inputs, or give a larger max_iter or tol",
                 ConvergenceWarning,

@@ -22,7 +22,6 @@ from unbayes.adapters.sklearn.choices import (
     process_scales,
     spread,
 )
-from unbayes.adapters.sklearn.state import Framed
 from unbayes.models import GaussianLikelihood, InducingInputs, LinearModel, Matern, SquaredExponential
 from unbayes.posteriors import FullGaussian
 
@@ -97,12 +96,16 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         signal = scales.signal if isinstance(self.signal_scale, str) else self.signal_scale
         noise = scales.noise if isinstance(self.noise_scale, str) else self.noise_scale
         kernel = KERNELS[self.kernel](signal**2, lengthscales)
-        return Framed(_process(locations, kernel, GaussianLikelihood(noise)), 0.0, offset)
+        return _process(locations, kernel, GaussianLikelihood(noise), offset)
 
-    def _describe(self):
-        self.inducing_inputs_, self.lengthscale_, self.signal_scale_ = _process_attributes(self.model_)
-        assert isinstance(self.model_.likelihood, GaussianLikelihood)
-        self.noise_scale_ = float(self.model_.likelihood.noise_scale)
+    def _described(self, state):
+        assert isinstance(state.model.features, InducingInputs)
+        assert isinstance(state.model.likelihood, GaussianLikelihood)
+        return {
+            **_process_attributes(state.model),
+            "signal_scale_": float(state.model.features.kernel.variance) ** 0.5,
+            "noise_scale_": float(state.model.likelihood.noise_scale),
+        }
 
 
 class SparseGPClassifier(AbstractUnlearningClassifier):
@@ -176,10 +179,10 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         indicators = np.eye(labels.max() + 1)[labels]
         lengthscales, locations, _ = _scales_and_locations(self, X, indicators - indicators.mean(0), rng)
         kernel = KERNELS[self.kernel](self.signal_scale**2, lengthscales)
-        return Framed(_process(locations, kernel, likelihood))
+        return _process(locations, kernel, likelihood)
 
-    def _describe(self):
-        self.inducing_inputs_, self.lengthscale_, _ = _process_attributes(self.model_)
+    def _described(self, state):
+        return _process_attributes(state.model)
 
 
 def _scales_and_locations(
@@ -210,16 +213,17 @@ def _given_lengthscales(lengthscale, columns: int) -> Float[np.ndarray, " k"]:
     return np.broadcast_to(values, (columns,))
 
 
-def _process(locations, kernel, likelihood) -> LinearModel:
-    """A process for every output, at common inducing inputs."""
+def _process(locations, kernel, likelihood, offset: float | None = None) -> LinearModel:
+    """A process of mean `offset` for every output, at common inducing inputs."""
     single = likelihood.outputs == 1
     features = InducingInputs(locations, kernel, conditional_variance=single, jitter=JITTER)
     factor = np.kron(np.eye(likelihood.outputs), features.scale_tril)
-    return LinearModel(features, likelihood, FullGaussian(jnp.zeros(len(factor)), factor))
+    return LinearModel(features, likelihood, FullGaussian(jnp.zeros(len(factor)), factor), offset)
 
 
-def _process_attributes(model: LinearModel) -> tuple[np.ndarray, np.ndarray, float]:
+def _process_attributes(model: LinearModel) -> dict[str, np.ndarray]:
     assert isinstance(model.features, InducingInputs)
-    kernel = model.features.kernel
-    locations, lengthscales = np.asarray(model.features.locations), np.asarray(kernel.lengthscales)
-    return locations, lengthscales, float(kernel.variance) ** 0.5
+    return {
+        "inducing_inputs_": np.asarray(model.features.locations),
+        "lengthscale_": np.asarray(model.features.kernel.lengthscales),
+    }

@@ -12,8 +12,8 @@ from unbayes.adapters.sklearn.base import (
     AbstractUnlearningRegressor,
 )
 from unbayes.adapters.sklearn.choices import evidence_scales
-from unbayes.adapters.sklearn.state import Framed, State
-from unbayes.models import GaussianLikelihood, LinearModel, RawFeatures
+from unbayes.adapters.sklearn.state import State
+from unbayes.models import CentredFeatures, GaussianLikelihood, LinearModel, RawFeatures
 from unbayes.posteriors import DiagonalGaussian
 
 # Prior scale of an intercept at the mean input: in log-odds, or in standard deviations of the targets.
@@ -60,24 +60,24 @@ class BayesianLinearRegression(AbstractUnlearningRegressor):
         self.random_state = random_state
 
     def _choose(self, X, y, rng):
-        offset = y.mean() if self.fit_intercept else 0.0
-        centre = X.mean(0) if self.fit_intercept else 0.0
+        if not self.fit_intercept:
+            noise, prior = evidence_scales(X, y, self.noise_scale, self.prior_scale)
+            return _linear_model(GaussianLikelihood(noise), X.shape[1], prior)
+        centre, offset = X.mean(0), y.mean()
         noise, prior = evidence_scales(X - centre, y - offset, self.noise_scale, self.prior_scale)
         intercept_scale = INTERCEPT_SCALE * max(y.std(), noise)
-        model = _linear_model(
-            GaussianLikelihood(noise), X.shape[1], prior, intercept_scale if self.fit_intercept else None
-        )
-        return Framed(model, centre, offset)
+        return _intercept_model(GaussianLikelihood(noise), centre, prior, intercept_scale, offset)
 
-    def _describe(self):
-        weights, intercepts = _coefficients(self._state, self.fit_intercept)
-        self.coef_ = weights[0]
-        self.intercept_ = float(intercepts[0] + self._state.framed.target_offset)
-        model = self.model_
-        assert isinstance(model.likelihood, GaussianLikelihood)
-        assert isinstance(model.prior, DiagonalGaussian)
-        self.noise_scale_ = float(model.likelihood.noise_scale)
-        self.prior_scale_ = float(np.exp(model.prior.log_scale[-1]))
+    def _described(self, state):
+        weights, intercepts = _coefficients(state)
+        assert isinstance(state.model.likelihood, GaussianLikelihood)
+        assert isinstance(state.model.prior, DiagonalGaussian)
+        return {
+            "coef_": weights[0],
+            "intercept_": float(intercepts[0]),
+            "noise_scale_": float(state.model.likelihood.noise_scale),
+            "prior_scale_": float(np.exp(state.model.prior.log_scale[-1])),
+        }
 
 
 class BayesianLogisticRegression(AbstractUnlearningClassifier):
@@ -137,28 +137,43 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         self.random_state = random_state
 
     def _choose(self, X, labels, likelihood, rng):
-        intercept_scale = INTERCEPT_SCALE if self.fit_intercept else None
-        model = _linear_model(likelihood, X.shape[1], self.prior_scale, intercept_scale)
-        return Framed(model, X.mean(0) if self.fit_intercept else 0.0)
+        if not self.fit_intercept:
+            return _linear_model(likelihood, X.shape[1], self.prior_scale)
+        return _intercept_model(likelihood, X.mean(0), self.prior_scale, INTERCEPT_SCALE)
 
-    def _describe(self):
-        self.coef_, self.intercept_ = _coefficients(self._state, self.fit_intercept)
+    def _described(self, state):
+        weights, intercepts = _coefficients(state)
+        return {"coef_": weights, "intercept_": intercepts}
 
 
-def _linear_model(likelihood, inputs: int, prior_scale: float, intercept_scale: float | None) -> LinearModel:
-    """Weights N(0, prior_scale²) and an intercept N(0, intercept_scale²), for every output."""
-    features = RawFeatures(inputs, bias=intercept_scale is not None)
+def _linear_model(likelihood, inputs: int, prior_scale: float) -> LinearModel:
+    """Weights N(0, prior_scale²) for every output."""
+    scales = np.full(likelihood.outputs * inputs, float(prior_scale))
+    features = RawFeatures(inputs, bias=False)
+    return LinearModel(features, likelihood, DiagonalGaussian(np.zeros(len(scales)), scales))
+
+
+def _intercept_model(
+    likelihood,
+    centre: Float[np.ndarray, " k"],
+    prior_scale: float,
+    intercept_scale: float,
+    offset: float | None = None,
+) -> LinearModel:
+    """The same and an intercept N(offset, intercept_scale²), which is the value of f at `centre`."""
+    features = CentredFeatures(RawFeatures(len(centre)), centre)
     scales = np.full((likelihood.outputs, features.size), float(prior_scale))
-    if intercept_scale is not None:
-        scales[:, 0] = intercept_scale
-    return LinearModel(features, likelihood, DiagonalGaussian(np.zeros(scales.size), scales.ravel()))
+    scales[:, 0] = intercept_scale
+    prior = DiagonalGaussian(np.zeros(scales.size), scales.ravel())
+    return LinearModel(features, likelihood, prior, offset)
 
 
-def _coefficients(
-    state: State, has_intercept: bool
-) -> tuple[Float[np.ndarray, "o k"], Float[np.ndarray, " o"]]:
-    """Means of weights and intercepts, for inputs as users have them."""
-    weights = np.asarray(state.posterior.mean).reshape(state.framed.model.likelihood.outputs, -1)
-    if not has_intercept:
+def _coefficients(state: State) -> tuple[Float[np.ndarray, "o k"], Float[np.ndarray, " o"]]:
+    """Means of weights and intercepts, for inputs and targets as users have them."""
+    model = state.model
+    weights = np.asarray(state.posterior.mean).reshape(model.likelihood.outputs, -1)
+    if not isinstance(model.features, CentredFeatures):
         return weights.copy(), np.zeros(len(weights))
-    return weights[:, 1:].copy(), weights[:, 0] - weights[:, 1:] @ state.framed.input_offset
+    offset = 0.0 if model.offset is None else float(model.offset)
+    slopes = weights[:, 1:]
+    return slopes.copy(), weights[:, 0] - slopes @ np.asarray(model.features.centre) + offset

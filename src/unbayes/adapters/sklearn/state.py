@@ -27,35 +27,13 @@ QUADRATURE_NODES = 128
 Tree = TypeVar("Tree")
 
 
-class Framed(NamedTuple):
-    """A model, and the origin from which it measures inputs and targets.
-
-    Attributes
-    ----------
-    model
-        Features, likelihood and prior.
-    input_offset
-        Subtracted from every input, shape (k,) or a scalar.
-    target_offset
-        Subtracted from every target.
-    """
-
-    model: LinearModel
-    input_offset: Float[np.ndarray, "..."] | float = 0.0
-    target_offset: float = 0.0
-
-    def records(self, X: Float[np.ndarray, "n k"], targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Records as the model takes them."""
-        return X - self.input_offset, targets - self.target_offset
-
-
 class State(NamedTuple):
     """A trained model and what was taken out of it.
 
     Attributes
     ----------
-    framed
-        The model.
+    model
+        Features, likelihood and prior.
     trained
         q(θ|D), at which all statistics are taken.
     memory
@@ -70,7 +48,7 @@ class State(NamedTuple):
         Sums over the erased records, None as long as there are none.
     """
 
-    framed: Framed
+    model: LinearModel
     trained: FullGaussian
     memory: Memory
     method: AbstractMethod
@@ -81,7 +59,7 @@ class State(NamedTuple):
     @classmethod
     def train(
         cls,
-        framed: Framed,
+        model: LinearModel,
         X: Float[np.ndarray, "n k"],
         targets: np.ndarray,
         *,
@@ -90,14 +68,13 @@ class State(NamedTuple):
         memory: int | None = None,
     ) -> tuple[Self, Trained]:
         """Train on all records: exactly, where `training` is None."""
-        records = framed.records(X, targets)
-        trained = fit(framed.model, records, method=training, memory=memory, key=jax.random.key(seed))
+        trained = fit(model, (X, targets), method=training, memory=memory, key=jax.random.key(seed))
         assert trained.memory is not None
         assert isinstance(trained.posterior, FullGaussian)
         belief = at_rest(trained.posterior)
         # Stationary for the nodes of training and no others: one of them, for Laplace's approximation.
         method = Exact() if training is None else NaturalGradient(nodes=training.nodes)
-        return cls(at_rest(framed), belief, at_rest(trained.memory), method, seed, belief), trained
+        return cls(at_rest(model), belief, at_rest(trained.memory), method, seed, belief), trained
 
     @property
     def remaining(self) -> int:
@@ -111,9 +88,8 @@ class State(NamedTuple):
         spread over calls makes no difference.
         """
         key = jax.random.key(self.seed)
-        model, trained, memory = in_use((self.framed.model, self.trained, self.memory))
-        records = self.framed.records(X, targets)
-        statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
+        model, trained, memory = in_use((self.model, self.trained, self.memory))
+        statistics = summarise(trained, model, (X, targets), memory=memory, method=self.method, key=key)
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
         result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
@@ -126,16 +102,15 @@ class State(NamedTuple):
         return self._replace(memory=memory, posterior=posterior, statistics=at_rest(statistics)), result
 
     def predict(self, X: Float[np.ndarray, "n k"]) -> list[Any]:
-        """Predictive distributions of centred targets, part by part, with NumPy arrays."""
+        """Predictive distributions of targets, part by part, with NumPy arrays."""
         key = jax.random.key(self.seed)
-        model, posterior = in_use((self.framed.model, self.posterior))
-        inputs = X - self.framed.input_offset
+        model, posterior = in_use((self.model, self.posterior))
         outputs = model.likelihood.outputs
         draws = 1000 if outputs > 1 else QUADRATURE_NODES
         size = CHUNK_ELEMENTS // (draws * outputs)
         parts = []
-        for start in range(0, len(inputs), size):
-            part = inputs[start : start + size]
+        for start in range(0, len(X), size):
+            part = X[start : start + size]
             predictive = model.predictive(posterior, padded(part, model.dtype)[0], key=key, draws=draws)
             parts.append(_first(predictive, len(part)))
         return parts
