@@ -8,12 +8,14 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import stats
+from scipy.sparse import csr_array
+from scipy.special import logit
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import BayesianRidge, LogisticRegression
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -25,6 +27,7 @@ from unbayes.adapters.sklearn import (
     BayesianLogisticRegression,
     SparseGPClassifier,
     SparseGPRegressor,
+    base,
 )
 from unbayes.adapters.sklearn.choices import NOISE_RATIOS, process_scales
 from unbayes.models import SquaredExponential
@@ -153,18 +156,49 @@ def test_frames_keep_their_columns(frame):
         estimator.unlearn(swapped, y[gone])
 
 
-@pytest.mark.long
-def test_pipelines_and_searches():
-    X, y = data("logistic")
-    steps = make_pipeline(StandardScaler(), clone(ESTIMATORS["logistic"]))
-    search = GridSearchCV(steps, {"bayesianlogisticregression__prior_scale": [1e-3, 1.0]}, cv=2).fit(X, y)
-    assert search.best_params_ == {"bayesianlogisticregression__prior_scale": 1.0}
-    scaler, estimator = search.best_estimator_
-    before = search.score(X, y)
-    gone = np.flatnonzero(y == "spam")[:10]
-    estimator.unlearn(scaler.transform(X[gone]), y[gone])
-    assert 0.7 < search.score(X, y) <= before + 0.05
-    assert search.predict_proba(X)[:, 1].mean() < 0.5
+@pytest.mark.parametrize("name", ["linear", "logistic"])
+def test_sparse_inputs_are_those_of_a_dense_array(name):
+    X, y = data(name)
+    X = np.where(np.abs(X) < np.abs(X).mean(0), 0, X)
+    dense, sparse = clone(ESTIMATORS[name]).fit(X, y), clone(ESTIMATORS[name]).fit(csr_array(X), y)
+    dense.unlearn(X[:12], y[:12])
+    sparse.unlearn(csr_array(X[:12]), y[:12])
+    np.testing.assert_array_equal(dense.coef_, sparse.coef_)
+    np.testing.assert_array_equal(prediction(dense, X), prediction(sparse, csr_array(X)))
+
+
+def test_a_large_dense_copy_is_told(monkeypatch):
+    monkeypatch.setattr(base, "LARGE_DENSE", 1e-6)
+    X, y = data("linear")
+    with pytest.warns(DataConversionWarning, match="120 rows of 2 columns take 0.0 GB"):
+        clone(ESTIMATORS["linear"]).fit(csr_array(X), y)
+
+
+@pytest.mark.parametrize("name", ["logistic", pytest.param("softmax", marks=pytest.mark.long)])
+def test_decisions_and_logarithms_agree_with_probabilities(name):
+    X, _ = data(name)
+    estimator = fitted(name)
+    probabilities = estimator.predict_proba(X)
+    np.testing.assert_allclose(np.exp(estimator.predict_log_proba(X)), probabilities, rtol=1e-12)
+    decisions = estimator.decision_function(X)
+    expected = logit(probabilities[:, 1]) if name == "logistic" else np.log(probabilities)
+    np.testing.assert_allclose(decisions, expected, rtol=1e-9, atol=1e-12)
+    likeliest = (decisions > 0).astype(int) if name == "logistic" else decisions.argmax(1)
+    np.testing.assert_array_equal(estimator.predict(X), estimator.classes_[likeliest])
+    # Far out, a probability rounds to one, but its complement keeps its digits.
+    far = estimator.predict_log_proba(1e3 * X)
+    assert np.isfinite(far).all()
+
+
+def test_inducing_inputs_may_be_given():
+    X, y = data("process")
+    grid = np.array([[-2.0, -100.0], [0.0, 0.0], [2.0, 150.0]])
+    estimator = (
+        clone(ESTIMATORS["process"]).set_params(inducing_inputs=grid, lengthscale=[3.0, 300.0]).fit(X, y)
+    )
+    np.testing.assert_allclose(estimator.inducing_inputs_, grid, rtol=1e-12)
+    assert estimator.posterior_.dim == 3
+    np.testing.assert_array_equal(estimator.lengthscale_, [3.0, 300.0])
 
 
 def test_one_class_may_be_missing_among_the_erased():
@@ -224,6 +258,8 @@ def test_unlearning_needs_training(name):
         (BayesianLinearRegression(noise_scale="large"), "'noise_scale' parameter .* Got 'large'"),
         (SparseGPClassifier(kernel="linear"), "'kernel' parameter .* Got 'linear'"),
         (SparseGPRegressor(lengthscale=[1.0, -1.0]), "lengthscale must be positive"),
+        (SparseGPRegressor(inducing_inputs=[[1.0]]), r"the 2 columns of X, got an array of shape \(1, 1\)"),
+        (SparseGPRegressor(inducing_inputs=[[1.0, np.nan]]), "inducing_inputs contains NaN"),
     ],
 )
 def test_bad_parameters_are_named(estimator, message):

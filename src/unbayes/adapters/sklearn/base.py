@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Self, cast
 import jax
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
@@ -26,6 +27,7 @@ from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearMod
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained
 from unbayes.training.natural import NaturalGradientVI
+from unbayes.unlearning import Unlearned
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
@@ -37,6 +39,8 @@ NODES = {1: QUASI_RANDOM_NODES, 2: 81}
 MIXING = 5
 # Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
 DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
+# Gigabytes from which a dense copy of sparse inputs may come as a surprise: an eighth of a small computer's.
+LARGE_DENSE = 1.0
 
 
 class AbstractUnlearner(BaseEstimator, abc.ABC):
@@ -71,7 +75,7 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
         Parameters
         ----------
         X
-            Inputs of the erased records, shape (n, n_features).
+            Inputs of the erased records, shape (n, n_features), dense or sparse.
         y
             Their targets, shape (n,), as they were given to `fit`.
 
@@ -81,6 +85,10 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             With the diagnosis, an `unbayes.Unlearned`, in `last_unlearning_`; it covers all records erased
             since `fit`.
         """
+        self._unlearn(X, y)
+        return self
+
+    def _unlearn(self, X, y) -> Unlearned:
         check_is_fitted(self)
         with self._alone():
             X, y = self._validated(X, y, reset=False)
@@ -92,7 +100,8 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
                 )
             with jax.enable_x64(True):
                 state, result = self._state.unlearn(X, targets)
-            return self._adopt(state, last_unlearning_=result)
+            self._adopt(state, last_unlearning_=result)
+        return result
 
     def refit(self, X, y) -> Self:
         """Train afresh on the remaining records; the same as `fit`.
@@ -120,9 +129,15 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_state")
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _validated(self, X, *y, **settings) -> Any:
-        """Float64 inputs, and targets where given, or scikit-learn's own sentence on why not."""
-        return validate_data(self, X, *y, dtype=np.float64, **settings)
+        """Dense float64 inputs, and targets where given, or scikit-learn's own sentence on why not."""
+        checked = validate_data(self, X, *y, dtype=np.float64, accept_sparse="csr", **settings)
+        return (_dense(checked[0]), *checked[1:]) if y else _dense(checked)
 
     def _predictives(self, X) -> list[Any]:
         """Predictive distributions, part by part."""
@@ -175,7 +190,7 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
         Parameters
         ----------
         X
-            Inputs, shape (n, n_features).
+            Inputs, shape (n, n_features), dense or sparse; a dense copy is made of sparse ones.
         y
             Real numbers, shape (n,).
         """
@@ -250,7 +265,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
         Parameters
         ----------
         X
-            Inputs, shape (n, n_features).
+            Inputs, shape (n, n_features), dense or sparse; a dense copy is made of sparse ones.
         y
             Class labels of any kind, shape (n,).
         """
@@ -280,13 +295,25 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
 
     def predict_proba(self, X) -> Float[np.ndarray, "n c"]:
         """Probabilities of the classes in the order of `classes_`, shape (n, n_classes)."""
-        parts = self._predictives(X)
-        return np.concatenate([np.exp(part.log_probabilities) for part in parts])
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X) -> Float[np.ndarray, "n c"]:
+        """Logarithms of the probabilities, shape (n, n_classes), with all digits where these are tiny."""
+        return np.concatenate([part.log_probabilities for part in self._predictives(X)])
+
+    def decision_function(self, X) -> Float[np.ndarray, "..."]:
+        """Log-odds of the second class, shape (n,); of more classes, logarithms of their probabilities.
+
+        They are those of `predict_proba`, in which the doubt about the parameters is contained: not the means
+        of the log-odds, which would rank records otherwise.
+        """
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
     def predict(self, X) -> np.ndarray:
         """The likeliest classes, shape (n,)."""
         # Before `classes_`, which an untrained estimator does not have.
-        likeliest = self.predict_proba(X).argmax(1)
+        likeliest = self.predict_log_proba(X).argmax(1)
         return self.classes_[likeliest]
 
     def _warn_unless_converged(self, trained: Trained) -> None:
@@ -308,3 +335,18 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
                 f"y must hold labels among {self.classes_.tolist()}, got {y.tolist()[row]!r} in row {row}"
             )
         return np.searchsorted(self.classes_, y)
+
+
+def _dense(X) -> Float[np.ndarray, "n k"]:
+    """The same as a dense array: centred inputs, and kernels, have no zeros that could be left out."""
+    if not issparse(X):
+        return X
+    gigabytes = np.prod(X.shape, dtype=float) * np.float64().itemsize / 1e9
+    if gigabytes > LARGE_DENSE:
+        warnings.warn(
+            f"X is sparse, but estimators of unbayes compute with dense arrays: its {X.shape[0]} rows of "
+            f"{X.shape[1]} columns take {gigabytes:.1f} GB; fewer columns take less",
+            DataConversionWarning,
+            stacklevel=4,
+        )
+    return X.toarray()

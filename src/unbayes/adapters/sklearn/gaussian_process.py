@@ -5,6 +5,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
 
 from unbayes.adapters.sklearn.base import (
@@ -30,6 +31,7 @@ MULTIPLES = np.geomspace(0.25, 8, 8)
 KERNELS = {"rbf": SquaredExponential, "matern": Matern}
 PROCESS_CONSTRAINTS: dict = {
     "n_inducing": [COUNT],
+    "inducing_inputs": ["array-like", None],
     "kernel": [StrOptions(set(KERNELS))],
     "lengthscale": [*POSITIVE_OR_AUTO, "array-like"],
 }
@@ -42,6 +44,9 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
     ----------
     n_inducing
         Number of inducing inputs, centres of k-means: more of them follow the data more closely.
+    inducing_inputs
+        Inducing inputs to take instead, shape (m, n_features), such as points of a grid, which no record can
+        be read off.
     kernel
         "rbf", smooth, or "matern", twice differentiable.
     lengthscale
@@ -77,6 +82,7 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         self,
         *,
         n_inducing=100,
+        inducing_inputs=None,
         kernel="rbf",
         lengthscale="auto",
         signal_scale="auto",
@@ -84,6 +90,7 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         random_state=None,
     ):
         self.n_inducing = n_inducing
+        self.inducing_inputs = inducing_inputs
         self.kernel = kernel
         self.lengthscale = lengthscale
         self.signal_scale = signal_scale
@@ -115,6 +122,9 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
     ----------
     n_inducing
         Number of inducing inputs, centres of k-means: more of them follow the data more closely.
+    inducing_inputs
+        Inducing inputs to take instead, shape (m, n_features), such as points of a grid, which no record can
+        be read off.
     kernel
         "rbf", smooth, or "matern", twice differentiable.
     lengthscale
@@ -158,6 +168,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         self,
         *,
         n_inducing=50,
+        inducing_inputs=None,
         kernel="rbf",
         lengthscale="auto",
         signal_scale=3.0,
@@ -167,6 +178,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         random_state=None,
     ):
         self.n_inducing = n_inducing
+        self.inducing_inputs = inducing_inputs
         self.kernel = kernel
         self.lengthscale = lengthscale
         self.signal_scale = signal_scale
@@ -198,7 +210,10 @@ def _scales_and_locations(
     if len(X) > LARGEST_TRIAL:
         rows = rng.choice(len(X), LARGEST_TRIAL, replace=False)
         X, Y = X[rows], Y[rows]
-    locations = inducing_inputs(X / units, estimator.n_inducing, rng)
+    if estimator.inducing_inputs is None:
+        locations = inducing_inputs(X / units, estimator.n_inducing, rng)
+    else:
+        locations = _given_locations(estimator.inducing_inputs, X.shape[1]) / units
     scales = process_scales(X / units, Y, locations, shape, multiples)
     return units * scales.lengthscale, units * locations, scales
 
@@ -211,6 +226,15 @@ def _given_lengthscales(lengthscale, columns: int) -> Float[np.ndarray, " k"]:
             f"got {lengthscale!r}"
         )
     return np.broadcast_to(values, (columns,))
+
+
+def _given_locations(locations, columns: int) -> Float[np.ndarray, "m k"]:
+    values = check_array(locations, dtype="float64", input_name="inducing_inputs")
+    if values.shape[1] != columns:
+        raise ValueError(
+            f"inducing_inputs must have the {columns} columns of X, got an array of shape {values.shape}"
+        )
+    return values
 
 
 def _process(locations, kernel, likelihood, offset: float | None = None) -> LinearModel:
