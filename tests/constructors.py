@@ -149,6 +149,14 @@ LIKELIHOODS = {
     ub.BernoulliLikelihood: (LikelihoodExample(ub.BernoulliLikelihood, [0.0, 1.0]),),
     ub.ProbitLikelihood: (LikelihoodExample(ub.ProbitLikelihood, [0.0, 1.0]),),
     ub.CategoricalLikelihood: (LikelihoodExample(lambda: ub.CategoricalLikelihood(3), [0, 1, 2]),),
+    ub.WeightedLikelihood: (
+        LikelihoodExample(
+            lambda: ub.WeightedLikelihood(ub.GaussianLikelihood(0.7)), [[-3.0, 2.5], [0.0, 2.5], [2.5, 2.5]]
+        ),
+        LikelihoodExample(
+            lambda: ub.WeightedLikelihood(ub.CategoricalLikelihood(3)), [[0.0, 0.5], [2.0, 7.0]]
+        ),
+    ),
     ub.PoissonLikelihood: (LikelihoodExample(ub.PoissonLikelihood, [0.0, 1.0, 40.0]),),
 }
 

@@ -28,6 +28,7 @@ from .models import ProbitLikelihood as ProbitLikelihood
 from .models import RawFeatures as RawFeatures
 from .models import SquaredExponential as SquaredExponential
 from .models import UnknownNoiseRegression as UnknownNoiseRegression
+from .models import WeightedLikelihood as WeightedLikelihood
 from .models import WhitenedInducingInputs as WhitenedInducingInputs
 from .models import linear_regression as linear_regression
 from .models import logistic_regression as logistic_regression

@@ -39,7 +39,9 @@ def test_scikit_learns_own_checks(name):
     estimator = clone(ESTIMATORS[name])
     if is_classifier(estimator):
         estimator.set_params(memory=None)
-    if name == "process":
+    if name.startswith("process"):
+        # At every different input: centres of k-means depend on chance, so that a record of weight two is not
+        # the same as two records.
         estimator.set_params(n_inducing=50)
     found = check_estimator(estimator, on_skip=None)
     assert {check["status"] for check in found} <= {"passed", "skipped"}
@@ -82,7 +84,7 @@ def test_close_to_training_without_the_erased_records(name):
         training = None if name in REGRESSIONS else ub.NaturalGradientVI()
         retrained = fitted(name)
         retrained._state = before._state.train(
-            before.model_, X[left], before._targets(y[left]), seed=0, training=training
+            before.model_, X[left], before._targets(y[left]), None, seed=0, training=training
         )[0]
     assert _distance(name, X, estimator, retrained) < 0.05 * _distance(name, X, before, retrained)
     if name in REGRESSIONS:
@@ -295,7 +297,7 @@ def test_scales_of_a_process_maximise_the_evidence():
     Y -= Y.mean(0)
     multiples = np.array([0.1, 0.3, 1.0, 3.0])
     with jax.enable_x64(True):
-        found = process_scales(X, Y, X, SquaredExponential(1.0, 1.0), multiples)
+        found = process_scales(X, Y, np.ones(40), X, SquaredExponential(1.0, 1.0), multiples)
 
     def evidence(lengthscale, ratio):
         covariance = np.exp(-0.5 * (X - X.T) ** 2 / lengthscale**2) + ratio * np.eye(40)

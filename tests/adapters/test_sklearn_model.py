@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import unbayes as ub
 from adapters.sklearn_cases import ESTIMATORS, data, erase, fitted, prediction
-from unbayes.adapters.sklearn.base import MIXING, NODES
+from unbayes.adapters.sklearn.classification import MIXING, NODES
 from unbayes.models import ClassPredictive
 
 QUICK, LONG = ("linear", "logistic", "process"), ("softmax", "process classes")

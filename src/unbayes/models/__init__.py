@@ -32,6 +32,7 @@ from unbayes.models.likelihoods import CategoricalLikelihood as CategoricalLikel
 from unbayes.models.likelihoods import GaussianLikelihood as GaussianLikelihood
 from unbayes.models.likelihoods import PoissonLikelihood as PoissonLikelihood
 from unbayes.models.likelihoods import ProbitLikelihood as ProbitLikelihood
+from unbayes.models.likelihoods import WeightedLikelihood as WeightedLikelihood
 from unbayes.models.linear import LinearEvidence as LinearEvidence
 from unbayes.models.linear import LinearModel as LinearModel
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive

@@ -10,35 +10,24 @@ from typing import Any, ClassVar, Self, cast
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from unbayes._fork import require_usable_process
-from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.adapters.sklearn.state import State
 from unbayes.memory import Memory
-from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
+from unbayes.models import LinearModel
 from unbayes.posteriors import FullGaussian
-from unbayes.training import Trained
-from unbayes.training.natural import NaturalGradientVI
 from unbayes.unlearning import Unlearned
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
 COUNT = Interval(Integral, 1, None, closed="left")
-# Values of f over which likelihoods are averaged, by the dimension of what they depend on: for three classes
-# at most so many; for more, where there is no number, the mean alone, which is Laplace's approximation.
-NODES = {1: QUASI_RANDOM_NODES, 2: 81}
-# Steps that each step of training learns from.
-MIXING = 5
-# Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
-DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
 # Gigabytes from which a dense copy of sparse inputs may come as a surprise: an eighth of a small computer's.
 LARGE_DENSE = 1.0
 
@@ -58,14 +47,14 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     _state: State
 
     @abc.abstractmethod
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y, sample_weight=None) -> Self:
         """Train on records X, y, and forget all that was before."""
 
     @abc.abstractmethod
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """Targets as the likelihood takes them, or a sentence on why that cannot be."""
 
-    def unlearn(self, X, y) -> Self:
+    def unlearn(self, X, y, sample_weight=None) -> Self:
         """Take records back out, in place.
 
         Whether in one call or in several makes no difference: what is kept of erased records are sums, taken
@@ -78,6 +67,8 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             Inputs of the erased records, shape (n, n_features), dense or sparse.
         y
             Their targets, shape (n,), as they were given to `fit`.
+        sample_weight
+            Their weights, shape (n,), as they were given to `fit`; None where none were.
 
         Returns
         -------
@@ -85,30 +76,32 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             With the diagnosis, an `unbayes.Unlearned`, in `last_unlearning_`; it covers all records erased
             since `fit`.
         """
-        self._unlearn(X, y)
+        self._unlearn(X, y, sample_weight)
         return self
 
-    def _unlearn(self, X, y) -> Unlearned:
+    def _unlearn(self, X, y, sample_weight) -> Unlearned:
         check_is_fitted(self)
         with self._alone():
             X, y = self._validated(X, y, reset=False)
             targets = self._targets(y)
+            self._require_weights_as_in_training(sample_weight)
+            weights = self._weights(sample_weight, X, targets)
             if len(targets) > self._state.remaining:
                 raise ValueError(
                     f"X must hold some of the {self._state.remaining} training records that are left, "
                     f"got {len(targets)}"
                 )
             with jax.enable_x64(True):
-                state, result = self._state.unlearn(X, targets)
+                state, result = self._state.unlearn(X, targets, weights)
             self._adopt(state, last_unlearning_=result)
         return result
 
-    def refit(self, X, y) -> Self:
+    def refit(self, X, y, sample_weight=None) -> Self:
         """Train afresh on the remaining records; the same as `fit`.
 
         What was chosen with the erased records in sight (scales, inducing inputs) is chosen anew.
         """
-        return self.fit(X, y)
+        return self.fit(X, y, sample_weight)
 
     @property
     def model_(self) -> LinearModel:
@@ -138,6 +131,21 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
         """Dense float64 inputs, and targets where given, or scikit-learn's own sentence on why not."""
         checked = validate_data(self, X, *y, dtype=np.float64, accept_sparse="csr", **settings)
         return (_dense(checked[0]), *checked[1:]) if y else _dense(checked)
+
+    def _weights(self, sample_weight, X, targets) -> Float[np.ndarray, " n"] | None:
+        """How often each record counts; None where all count once."""
+        if sample_weight is None:
+            return None
+        return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+    def _require_weights_as_in_training(self, sample_weight) -> None:
+        if (sample_weight is None) == (not self._state.has_sample_weights):
+            return
+        given, expected = ("None", "an array") if sample_weight is None else ("an array", "None")
+        raise ValueError(
+            f"sample_weight must be {expected}, as it was in fit, so that records count as often as then; "
+            f"got {given}"
+        )
 
     def _predictives(self, X) -> list[Any]:
         """Predictive distributions, part by part."""
@@ -177,164 +185,12 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
         return state
 
 
-class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
-    """Real targets with Gaussian noise, from which records come out exactly."""
-
-    @abc.abstractmethod
-    def _choose(self, X: Float[np.ndarray, "n k"], y: Float[np.ndarray, " n"], rng) -> LinearModel:
-        """The model for these data; under JAX's float64."""
-
-    def fit(self, X, y) -> Self:
-        """Train on all records, and forget all that was before.
-
-        Parameters
-        ----------
-        X
-            Inputs, shape (n, n_features), dense or sparse; a dense copy is made of sparse ones.
-        y
-            Real numbers, shape (n,).
-        """
-        self._validate_params()
-        with self._alone():
-            X, y = self._validated(X, y, y_numeric=True)
-            y = self._targets(y)
-            rng, seed = self._seeded()
-            with jax.enable_x64(True):
-                state, trained = State.train(self._choose(X, y, rng), X, y, seed=seed)
-            return self._adopt(state, log_evidence_=trained.elbo)
-
-    def predict(self, X, return_std: bool = False):
-        """Predictive means, and on request standard deviations, noise included.
-
-        Parameters
-        ----------
-        X
-            Inputs, shape (n, n_features).
-        return_std
-            Whether to return standard deviations too.
-
-        Returns
-        -------
-        mean
-            Shape (n,).
-        std
-            Shape (n,), only where `return_std`.
-        """
-        parts = self._predictives(X)
-        mean = np.concatenate([part.mean for part in parts])
-        if not return_std:
-            return mean
-        return mean, np.sqrt(np.concatenate([part.variance for part in parts]))
-
-    def _targets(self, y):
-        return y.astype(np.float64)
-
-
-class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
-    """Two classes by their log-odds, or several by softmax.
-
-    Beliefs are variational for up to three classes. For more, where expectations under a belief would have to
-    be sampled, they are Laplace's approximation: the mode, and the curvature there.
-    """
-
-    _parameter_constraints: ClassVar[dict] = {
-        **AbstractUnlearner._parameter_constraints,
-        "memory": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
-        "max_iter": [COUNT],
-        "tol": [POSITIVE],
-    }
-
-    memory: int | str | None
-    max_iter: int
-    tol: float
-    classes_: np.ndarray
-
-    @abc.abstractmethod
-    def _choose(
-        self,
-        X: Float[np.ndarray, "n k"],
-        labels: Int[np.ndarray, " n"],
-        likelihood: BernoulliLikelihood | CategoricalLikelihood,
-        rng,
-    ) -> LinearModel:
-        """The model for these data; under JAX's float64."""
-
-    def fit(self, X, y) -> Self:
-        """Train on all records, and forget all that was before.
-
-        Parameters
-        ----------
-        X
-            Inputs, shape (n, n_features), dense or sparse; a dense copy is made of sparse ones.
-        y
-            Class labels of any kind, shape (n,).
-        """
-        self._validate_params()
-        with self._alone():
-            X, y = self._validated(X, y)
-            check_classification_targets(y)
-            classes, labels = np.unique(y, return_inverse=True)
-            if len(classes) < 2:
-                raise ValueError(f"y must hold at least two classes, got one class: {classes.tolist()[0]!r}")
-            state, trained = self._train(X, labels, len(classes))
-            self._adopt(state, classes_=classes, n_iter_=len(trained.trace))
-        self._warn_unless_converged(trained)
-        return self
-
-    def _train(self, X, labels, classes: int) -> tuple[State, Trained]:
-        rng, seed = self._seeded()
-        with jax.enable_x64(True):
-            likelihood = BernoulliLikelihood() if classes == 2 else CategoricalLikelihood(classes)
-            model = self._choose(X, labels, likelihood, rng)
-            nodes = NODES.get(model.integral_dim, 1)
-            training = NaturalGradientVI(self.max_iter, self.tol, nodes, MIXING)
-            memory = self.memory
-            if isinstance(memory, str):
-                memory = DEFAULT_MEMORY if model.dim <= LARGEST_WITH_MEMORY else None
-            return State.train(model, X, labels, seed=seed, training=training, memory=memory)
-
-    def predict_proba(self, X) -> Float[np.ndarray, "n c"]:
-        """Probabilities of the classes in the order of `classes_`, shape (n, n_classes)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict_log_proba(self, X) -> Float[np.ndarray, "n c"]:
-        """Logarithms of the probabilities, shape (n, n_classes), with all digits where these are tiny."""
-        return np.concatenate([part.log_probabilities for part in self._predictives(X)])
-
-    def decision_function(self, X) -> Float[np.ndarray, "..."]:
-        """Log-odds of the second class, shape (n,); of more classes, logarithms of their probabilities.
-
-        They are those of `predict_proba`, in which the doubt about the parameters is contained: not the means
-        of the log-odds, which would rank records otherwise.
-        """
-        log_proba = self.predict_log_proba(X)
-        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
-
-    def predict(self, X) -> np.ndarray:
-        """The likeliest classes, shape (n,)."""
-        # Before `classes_`, which an untrained estimator does not have.
-        likeliest = self.predict_log_proba(X).argmax(1)
-        return self.classes_[likeliest]
-
-    def _warn_unless_converged(self, trained: Trained) -> None:
-        if not trained.converged:
-            warnings.warn(
-                f"training did not converge to tol={self.tol} in {len(trained.trace)} iterations of at most "
-                f"max_iter={self.max_iter}: a step would still move the belief by {trained.stationarity:.2g} "
-                "nats; scale the inputs, or give a larger max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _targets(self, y):
-        """Class numbers; labels that were never seen are refused."""
-        unknown = ~np.isin(y, self.classes_)
-        if unknown.any():
-            row = int(np.argmax(unknown))
-            raise ValueError(
-                f"y must hold labels among {self.classes_.tolist()}, got {y.tolist()[row]!r} in row {row}"
-            )
-        return np.searchsorted(self.classes_, y)
+def that_count(X, y, weights) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Records of which choices are made, and how often each counts."""
+    if weights is None:
+        return X, y, np.ones(len(X))
+    counts = weights > 0
+    return X[counts], y[counts], weights[counts]
 
 
 def _dense(X) -> Float[np.ndarray, "n k"]:

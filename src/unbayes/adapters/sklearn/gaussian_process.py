@@ -8,13 +8,7 @@ from jaxtyping import Float
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
 
-from unbayes.adapters.sklearn.base import (
-    COUNT,
-    POSITIVE,
-    POSITIVE_OR_AUTO,
-    AbstractUnlearningClassifier,
-    AbstractUnlearningRegressor,
-)
+from unbayes.adapters.sklearn.base import COUNT, POSITIVE, POSITIVE_OR_AUTO
 from unbayes.adapters.sklearn.choices import (
     JITTER,
     LARGEST_TRIAL,
@@ -23,6 +17,9 @@ from unbayes.adapters.sklearn.choices import (
     process_scales,
     spread,
 )
+from unbayes.adapters.sklearn.classification import AbstractUnlearningClassifier
+from unbayes.adapters.sklearn.regression import AbstractUnlearningRegressor
+from unbayes.adapters.sklearn.state import plain
 from unbayes.models import GaussianLikelihood, InducingInputs, LinearModel, Matern, SquaredExponential
 from unbayes.posteriors import FullGaussian
 
@@ -97,9 +94,10 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         self.noise_scale = noise_scale
         self.random_state = random_state
 
-    def _choose(self, X, y, rng):
-        offset = y.mean()
-        lengthscales, locations, scales = _scales_and_locations(self, X, (y - offset)[:, None], rng)
+    def _choose(self, X, y, weights, rng):
+        offset = np.average(y, weights=weights)
+        targets = (y - offset)[:, None]
+        lengthscales, locations, scales = _scales_and_locations(self, X, targets, weights, rng)
         signal = scales.signal if isinstance(self.signal_scale, str) else self.signal_scale
         noise = scales.noise if isinstance(self.noise_scale, str) else self.noise_scale
         kernel = KERNELS[self.kernel](signal**2, lengthscales)
@@ -107,11 +105,12 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
 
     def _described(self, state):
         assert isinstance(state.model.features, InducingInputs)
-        assert isinstance(state.model.likelihood, GaussianLikelihood)
+        likelihood = plain(state.model.likelihood)
+        assert isinstance(likelihood, GaussianLikelihood)
         return {
             **_process_attributes(state.model),
             "signal_scale_": float(state.model.features.kernel.variance) ** 0.5,
-            "noise_scale_": float(state.model.likelihood.noise_scale),
+            "noise_scale_": float(likelihood.noise_scale),
         }
 
 
@@ -133,6 +132,9 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         labels.
     signal_scale
         Standard deviation of the log-odds before any data.
+    class_weight
+        How often records of a class count: a number for each label in a dict, "balanced" for as often in all
+        as those of any other class, None for once.
     memory
         Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
         when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
@@ -150,6 +152,8 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
     ----------
     classes_
         Labels, in order.
+    class_weight_
+        Weights of the classes in that order; None where all count once.
     inducing_inputs_
         Shape (m, n_features).
     lengthscale_
@@ -172,6 +176,7 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         kernel="rbf",
         lengthscale="auto",
         signal_scale=3.0,
+        class_weight=None,
         memory="auto",
         max_iter=200,
         tol=1e-5,
@@ -182,14 +187,17 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         self.kernel = kernel
         self.lengthscale = lengthscale
         self.signal_scale = signal_scale
+        self.class_weight = class_weight
         self.memory = memory
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def _choose(self, X, labels, likelihood, rng):
-        indicators = np.eye(labels.max() + 1)[labels]
-        lengthscales, locations, _ = _scales_and_locations(self, X, indicators - indicators.mean(0), rng)
+    def _choose(self, X, labels, weights, likelihood, rng):
+        # A likelihood of two classes has one output.
+        indicators = np.eye(max(likelihood.outputs, 2))[labels]
+        centred = indicators - np.average(indicators, 0, weights)
+        lengthscales, locations, _ = _scales_and_locations(self, X, centred, weights, rng)
         kernel = KERNELS[self.kernel](self.signal_scale**2, lengthscales)
         return _process(locations, kernel, likelihood)
 
@@ -198,23 +206,23 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
 
 
 def _scales_and_locations(
-    estimator, X, Y, rng
+    estimator, X, Y, weights, rng
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "m k"], ProcessScales]:
     """Lengthscales, one per column, inducing inputs, and the other scales."""
     shape = KERNELS[estimator.kernel](1.0, 1.0)
     if isinstance(estimator.lengthscale, str):
         # Distances between typical inputs grow with the square root of the number of columns.
-        units, multiples = spread(X), MULTIPLES * np.sqrt(X.shape[1])
+        units, multiples = spread(X, weights), MULTIPLES * np.sqrt(X.shape[1])
     else:
         units, multiples = _given_lengthscales(estimator.lengthscale, X.shape[1]), np.ones(1)
     if len(X) > LARGEST_TRIAL:
         rows = rng.choice(len(X), LARGEST_TRIAL, replace=False)
-        X, Y = X[rows], Y[rows]
+        X, Y, weights = X[rows], Y[rows], weights[rows]
     if estimator.inducing_inputs is None:
-        locations = inducing_inputs(X / units, estimator.n_inducing, rng)
+        locations = inducing_inputs(X / units, weights, estimator.n_inducing, rng)
     else:
         locations = _given_locations(estimator.inducing_inputs, X.shape[1]) / units
-    scales = process_scales(X / units, Y, locations, shape, multiples)
+    scales = process_scales(X / units, Y, weights, locations, shape, multiples)
     return units * scales.lengthscale, units * locations, scales
 
 

@@ -5,14 +5,11 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from unbayes.adapters.sklearn.base import (
-    POSITIVE,
-    POSITIVE_OR_AUTO,
-    AbstractUnlearningClassifier,
-    AbstractUnlearningRegressor,
-)
-from unbayes.adapters.sklearn.choices import evidence_scales
-from unbayes.adapters.sklearn.state import State
+from unbayes.adapters.sklearn.base import POSITIVE, POSITIVE_OR_AUTO
+from unbayes.adapters.sklearn.choices import evidence_scales, variance
+from unbayes.adapters.sklearn.classification import AbstractUnlearningClassifier
+from unbayes.adapters.sklearn.regression import AbstractUnlearningRegressor
+from unbayes.adapters.sklearn.state import State, plain
 from unbayes.models import CentredFeatures, GaussianLikelihood, LinearModel, RawFeatures
 from unbayes.posteriors import DiagonalGaussian
 
@@ -59,23 +56,25 @@ class BayesianLinearRegression(AbstractUnlearningRegressor):
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
-    def _choose(self, X, y, rng):
+    def _choose(self, X, y, weights, rng):
+        given = self.noise_scale, self.prior_scale
         if not self.fit_intercept:
-            noise, prior = evidence_scales(X, y, self.noise_scale, self.prior_scale)
+            noise, prior = evidence_scales(X, y, weights, *given)
             return _linear_model(GaussianLikelihood(noise), X.shape[1], prior)
-        centre, offset = X.mean(0), y.mean()
-        noise, prior = evidence_scales(X - centre, y - offset, self.noise_scale, self.prior_scale)
-        intercept_scale = INTERCEPT_SCALE * max(y.std(), noise)
+        centre, offset = np.average(X, 0, weights), np.average(y, weights=weights)
+        noise, prior = evidence_scales(X - centre, y - offset, weights, *given)
+        intercept_scale = INTERCEPT_SCALE * max(variance(y, weights) ** 0.5, noise)
         return _intercept_model(GaussianLikelihood(noise), centre, prior, intercept_scale, offset)
 
     def _described(self, state):
         weights, intercepts = _coefficients(state)
-        assert isinstance(state.model.likelihood, GaussianLikelihood)
+        likelihood = plain(state.model.likelihood)
+        assert isinstance(likelihood, GaussianLikelihood)
         assert isinstance(state.model.prior, DiagonalGaussian)
         return {
             "coef_": weights[0],
             "intercept_": float(intercepts[0]),
-            "noise_scale_": float(state.model.likelihood.noise_scale),
+            "noise_scale_": float(likelihood.noise_scale),
             "prior_scale_": float(np.exp(state.model.prior.log_scale[-1])),
         }
 
@@ -89,6 +88,9 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         Standard deviation of the weights before any data; the square root of scikit-learn's C.
     fit_intercept
         Whether to add an intercept, with a wide prior.
+    class_weight
+        How often records of a class count: a number for each label in a dict, "balanced" for as often in all
+        as those of any other class, None for once.
     memory
         Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
         when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
@@ -105,6 +107,8 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
     ----------
     classes_
         Labels, in order.
+    class_weight_
+        Weights of the classes in that order; None where all count once.
     coef_
         Means of the weights, shape (1, n_features), or (n_classes, n_features) for more than two classes.
     intercept_
@@ -124,6 +128,7 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         *,
         prior_scale=1.0,
         fit_intercept=True,
+        class_weight=None,
         memory="auto",
         max_iter=200,
         tol=1e-5,
@@ -131,15 +136,16 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
     ):
         self.prior_scale = prior_scale
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.memory = memory
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def _choose(self, X, labels, likelihood, rng):
+    def _choose(self, X, labels, weights, likelihood, rng):
         if not self.fit_intercept:
             return _linear_model(likelihood, X.shape[1], self.prior_scale)
-        return _intercept_model(likelihood, X.mean(0), self.prior_scale, INTERCEPT_SCALE)
+        return _intercept_model(likelihood, np.average(X, 0, weights), self.prior_scale, INTERCEPT_SCALE)
 
     def _described(self, state):
         weights, intercepts = _coefficients(state)

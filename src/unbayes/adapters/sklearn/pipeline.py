@@ -49,7 +49,7 @@ class PipelineUnlearned:
         return "\n".join([str(self.result), *(f"  not unlearned          {each}" for each in self.caveats)])
 
 
-def unlearn(estimator: Any, X, y) -> PipelineUnlearned:
+def unlearn(estimator: Any, X, y, sample_weight=None) -> PipelineUnlearned:
     """Take records back out of the estimator at the end of a pipeline or a search, in place.
 
     Goes through `Pipeline`, `GridSearchCV` and its like (to `best_estimator_`) and
@@ -63,10 +63,12 @@ def unlearn(estimator: Any, X, y) -> PipelineUnlearned:
         Fitted; at its end is an estimator of `unbayes.adapters.sklearn`.
     X, y
         The erased records, as they were given to `fit` of `estimator`.
+    sample_weight
+        Their weights, shape (n,), as they were given to `fit`; None where none were.
     """
     check_is_fitted(estimator)
     end = _reach(estimator, X, y, "")
-    return PipelineUnlearned(end.estimator._unlearn(end.X, end.y), end.remembered)
+    return PipelineUnlearned(end.estimator._unlearn(end.X, end.y, sample_weight), end.remembered)
 
 
 class _End(NamedTuple):

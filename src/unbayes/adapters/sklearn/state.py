@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from unbayes._numerics.records import CHUNK_ELEMENTS, padded
 from unbayes.memory import Memory
-from unbayes.models import LinearModel
+from unbayes.models import AbstractLikelihood, LinearModel, WeightedLikelihood
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained, fit
 from unbayes.training.natural import NaturalGradientVI
@@ -46,6 +46,8 @@ class State(NamedTuple):
         The belief without the erased records; `trained` as long as there are none.
     statistics
         Sums over the erased records, None as long as there are none.
+    has_sample_weights
+        Whether training was given weights of records.
     """
 
     model: LinearModel
@@ -55,6 +57,7 @@ class State(NamedTuple):
     seed: int
     posterior: FullGaussian
     statistics: Statistics | None = None
+    has_sample_weights: bool = False
 
     @classmethod
     def train(
@@ -62,26 +65,35 @@ class State(NamedTuple):
         model: LinearModel,
         X: Float[np.ndarray, "n k"],
         targets: np.ndarray,
+        weights: Float[np.ndarray, " n"] | None,
         *,
         seed: int,
         training: NaturalGradientVI | None = None,
         memory: int | None = None,
+        has_sample_weights: bool = False,
     ) -> tuple[Self, Trained]:
         """Train on all records: exactly, where `training` is None."""
-        trained = fit(model, (X, targets), method=training, memory=memory, key=jax.random.key(seed))
+        if weights is not None:
+            model = dataclasses.replace(model, likelihood=WeightedLikelihood(model.likelihood))
+        records = X, _with_weights(targets, weights)
+        trained = fit(model, records, method=training, memory=memory, key=jax.random.key(seed))
         assert trained.memory is not None
         assert isinstance(trained.posterior, FullGaussian)
         belief = at_rest(trained.posterior)
         # Stationary for the nodes of training and no others: one of them, for Laplace's approximation.
         method = Exact() if training is None else NaturalGradient(nodes=training.nodes)
-        return cls(at_rest(model), belief, at_rest(trained.memory), method, seed, belief), trained
+        return cls(
+            at_rest(model), belief, at_rest(trained.memory), method, seed, belief, None, has_sample_weights
+        ), trained
 
     @property
     def remaining(self) -> int:
         """Number of training records that are left."""
         return self.memory.records - (0 if self.statistics is None else self.statistics.records)
 
-    def unlearn(self, X: Float[np.ndarray, "n k"], targets: np.ndarray) -> tuple[Self, Unlearned]:
+    def unlearn(
+        self, X: Float[np.ndarray, "n k"], targets: np.ndarray, weights: Float[np.ndarray, " n"] | None
+    ) -> tuple[Self, Unlearned]:
         """The state once these records are erased too, and what was found out; itself unchanged.
 
         Statistics are taken at the trained belief and added to those of earlier calls: how records are
@@ -89,7 +101,8 @@ class State(NamedTuple):
         """
         key = jax.random.key(self.seed)
         model, trained, memory = in_use((self.model, self.trained, self.memory))
-        statistics = summarise(trained, model, (X, targets), memory=memory, method=self.method, key=key)
+        records = X, _with_weights(targets, weights)
+        statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
         result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
@@ -114,6 +127,15 @@ class State(NamedTuple):
             predictive = model.predictive(posterior, padded(part, model.dtype)[0], key=key, draws=draws)
             parts.append(_first(predictive, len(part)))
         return parts
+
+
+def plain(likelihood: AbstractLikelihood) -> AbstractLikelihood:
+    """The likelihood of a record that counts once."""
+    return likelihood.likelihood if isinstance(likelihood, WeightedLikelihood) else likelihood
+
+
+def _with_weights(targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    return targets if weights is None else np.column_stack([targets, weights])
 
 
 def _first(predictive, count: int):

@@ -10,3 +10,4 @@ from unbayes.models.likelihoods.poisson import PoissonLikelihood as PoissonLikel
 from unbayes.models.likelihoods.probit import ProbitLikelihood as ProbitLikelihood
 from unbayes.models.likelihoods.targets import require_counts as require_counts
 from unbayes.models.likelihoods.targets import require_labels as require_labels
+from unbayes.models.likelihoods.weighted import WeightedLikelihood as WeightedLikelihood
