@@ -149,6 +149,14 @@ LIKELIHOODS = {
     ub.BernoulliLikelihood: (LikelihoodExample(ub.BernoulliLikelihood, [0.0, 1.0]),),
     ub.ProbitLikelihood: (LikelihoodExample(ub.ProbitLikelihood, [0.0, 1.0]),),
     ub.CategoricalLikelihood: (LikelihoodExample(lambda: ub.CategoricalLikelihood(3), [0, 1, 2]),),
+    ub.WeightedLikelihood: (
+        LikelihoodExample(
+            lambda: ub.WeightedLikelihood(ub.GaussianLikelihood(0.7)), [[-3.0, 2.5], [0.0, 2.5], [2.5, 2.5]]
+        ),
+        LikelihoodExample(
+            lambda: ub.WeightedLikelihood(ub.CategoricalLikelihood(3)), [[0.0, 0.5], [2.0, 7.0]]
+        ),
+    ),
     ub.PoissonLikelihood: (LikelihoodExample(ub.PoissonLikelihood, [0.0, 1.0, 40.0]),),
     ub.SoftplusPoissonLikelihood: (LikelihoodExample(ub.SoftplusPoissonLikelihood, [0.0, 1.0, 40.0]),),
     ub.StudentTLikelihood: (LikelihoodExample(lambda: ub.StudentTLikelihood(0.7, 4.0), [-3.0, 0.0, 2.5]),),
@@ -156,6 +164,7 @@ LIKELIHOODS = {
 
 FEATURES = {
     ub.RawFeatures: (Example(lambda: ub.RawFeatures(1)), Example(lambda: ub.RawFeatures(2, bias=False))),
+    ub.CentredFeatures: (Example(lambda: ub.CentredFeatures(ub.RawFeatures(2), [3.0, -50.0])),),
     ub.PolynomialFeatures: (Example(lambda: ub.PolynomialFeatures(2, 3)),),
     ub.FunctionFeatures: (Example(lambda: ub.FunctionFeatures(jnp.tanh, 2, 2)),),
     ub.InducingInputs: (

@@ -91,8 +91,8 @@ def test_no_erased_row_is_reachable_from_an_estimator():
     x, y = records()
     for estimator in (linear.BayesianLogisticRegression(memory=200), linear.BayesianLinearRegression()):
         estimator.fit(x, y)
-        # The state centres its inputs: look for rows as they are, and as they are centred.
-        centred = x[:60] - estimator._state.framed.input_offset
+        # The model centres its inputs: look for rows as they are, and as they are centred.
+        centred = x[:60] - estimator.model_.features.centre
         for first in (0, 30):
             estimator.unlearn(x[first : first + 30], y[first : first + 30])
         assert rows_found(estimator, x[:60]) == rows_found(estimator, centred) == 0

@@ -7,6 +7,9 @@ import gc as _gc
 
 import lazy_loader as _lazy_loader
 
+# Before any process is forked.
+import unbayes._fork as _fork  # noqa: F401
+
 _import, __dir__, __all__ = _lazy_loader.attach_stub(__name__, __file__)
 
 

@@ -12,6 +12,7 @@ from .models import AbstractPredictive as AbstractPredictive
 from .models import BernoulliLikelihood as BernoulliLikelihood
 from .models import BetaBernoulli as BetaBernoulli
 from .models import CategoricalLikelihood as CategoricalLikelihood
+from .models import CentredFeatures as CentredFeatures
 from .models import DensityModel as DensityModel
 from .models import DirichletCategorical as DirichletCategorical
 from .models import FunctionFeatures as FunctionFeatures
@@ -29,6 +30,7 @@ from .models import SoftplusPoissonLikelihood as SoftplusPoissonLikelihood
 from .models import SquaredExponential as SquaredExponential
 from .models import StudentTLikelihood as StudentTLikelihood
 from .models import UnknownNoiseRegression as UnknownNoiseRegression
+from .models import WeightedLikelihood as WeightedLikelihood
 from .models import WhitenedInducingInputs as WhitenedInducingInputs
 from .models import linear_regression as linear_regression
 from .models import logistic_regression as logistic_regression

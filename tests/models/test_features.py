@@ -11,6 +11,7 @@ from sklearn.gaussian_process import kernels as sk
 from unbayes.models import (
     BernoulliLikelihood,
     CategoricalLikelihood,
+    CentredFeatures,
     FunctionFeatures,
     GaussianLikelihood,
     InducingInputs,
@@ -93,10 +94,26 @@ def test_whitened_inducing_inputs_are_the_same_process():
     np.testing.assert_array_equal(whitened.prior.covariance, np.eye(3))
 
 
+def test_centred_features_are_those_of_centred_inputs():
+    process = InducingInputs(U, KERNELS["matern 1.5"][0], conditional_variance=True)
+    x, centre = jnp.asarray(X), np.linspace(-3, 3, X.shape[1])
+    for features in (RawFeatures(X.shape[1]), process):
+        centred = CentredFeatures(features, centre)
+        np.testing.assert_array_equal(centred(x + centre), features(x + centre - centre))
+        assert (centred.size, centred.inputs) == (features.size, features.inputs)
+    np.testing.assert_array_equal(
+        CentredFeatures(process, centre).variance(x), process.variance(x - jnp.asarray(centre))
+    )
+    assert CentredFeatures(FunctionFeatures(jnp.tanh, 2, 2), [1.0, 2.0]).holds_functions
+    with pytest.raises(ValueError, match=r"centre must have shape \(2\), got \(3,\)"):
+        CentredFeatures(RawFeatures(2), [1.0, 2.0, 3.0])
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_variance_is_open_where_it_is_declared(keeps):
     process = InducingInputs(U, KERNELS["matern 1.5"][0], conditional_variance=keeps)
-    for features in (process, WhitenedInducingInputs(process)):
+    centred = CentredFeatures(process, U[0])
+    for features in (process, WhitenedInducingInputs(process), centred):
         assert features.leaves_variance_open == keeps
         assert (features.variance(jnp.asarray(X)) is not None) == keeps
 

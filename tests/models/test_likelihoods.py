@@ -14,12 +14,15 @@ from unbayes.models import (
     ClassPredictive,
     CountPredictive,
     GaussianLikelihood,
+    LinearModel,
     LogNormalCountPredictive,
     NormalPredictive,
     PoissonLikelihood,
     ProbitLikelihood,
     SoftplusPoissonLikelihood,
     StudentTLikelihood,
+    WeightedLikelihood,
+    linear_regression,
 )
 
 # Likelihood of a scalar f, its log-probability by scipy, and targets.
@@ -275,3 +278,35 @@ def test_kl_of_classes_is_the_sum():
 def test_classes_are_at_least_two():
     with pytest.raises(ValueError, match="classes must be at least 2, got 1"):
         CategoricalLikelihood(1)
+
+
+def test_weights_multiply_everything_but_predictions():
+    plain, weighted = BernoulliLikelihood(), WeightedLikelihood(BernoulliLikelihood())
+    mean, variance = jnp.array([-1.0, 0.3, 2.0]), jnp.array([0.1, 1.0, 5.0])
+    y, weights = jnp.array([0.0, 1.0, 1.0]), jnp.array([0.0, 0.5, 3.0])
+    pairs = weighted.encode_targets(np.stack([y, weights], 1), "y", mean.dtype)
+    np.testing.assert_array_equal(weighted.outcomes(pairs), y)
+    for name in ("integrals", "third_derivatives", "expected_log_probs"):
+        expected = getattr(plain, name)(mean, variance, y)
+        found = getattr(weighted, name)(mean, variance, pairs)
+        for part, expected_part in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(part, weights * expected_part, rtol=1e-12)
+    np.testing.assert_array_equal(
+        weighted.gaussian_predictive(mean, variance).log_probabilities,
+        plain.gaussian_predictive(mean, variance).log_probabilities,
+    )
+    with pytest.raises(ValueError, match="y must have weights of at least 0, got -1 in row 1"):
+        weighted.encode_targets([[0.0, 1.0], [1.0, -1.0]], "y", mean.dtype)
+    with pytest.raises(ValueError, match=r"y must hold labels 0 to 1, got 2 in row 0"):
+        weighted.encode_targets([[2.0, 1.0]], "y", mean.dtype)
+
+
+def test_predictive_densities_of_weighted_records_are_those_of_their_targets():
+    inputs, y = np.array([[0.5], [-1.0]]), np.array([0.2, 0.4])
+    plain = linear_regression(1, noise_scale=0.5)
+    weighted = LinearModel(plain.features, WeightedLikelihood(plain.likelihood), plain.prior)
+    records = inputs, np.column_stack([y, [2.0, 0.0]])
+    posterior = plain.prior.to_full()
+    np.testing.assert_allclose(
+        weighted.log_predictive(posterior, records), plain.log_predictive(posterior, (inputs, y)), rtol=1e-12
+    )

@@ -16,6 +16,8 @@ from typing import Any
 import jax
 from jax._src.config import persistent_cache_min_compile_time_secs as _least_compile_time
 
+from unbayes._fork import require_usable_process
+
 # Names a folder, or is "off".
 SETTING = "UNBAYES_CACHE"
 # Seconds that no compilation takes: programs are read from the folder, and none is written to it.
@@ -40,7 +42,11 @@ def keep_programs(folder: str | os.PathLike[str] | None) -> None:
 
 @contextlib.contextmanager
 def kept(holds_functions: bool) -> Iterator[None]:
-    """Write programs that are compiled within this context, unless a model `holds_functions` of a user's."""
+    """Write programs that are compiled within this context, unless a model `holds_functions` of a user's.
+
+    All calls of the library pass here; a process in which they would hang is refused.
+    """
+    require_usable_process()
     is_ours = _setting("jax_persistent_cache_min_compile_time_secs") == NEVER
     with _least_compile_time(0.0) if is_ours and not holds_functions else contextlib.nullcontext():
         yield

@@ -13,6 +13,7 @@ from unbayes.models.density import DensityModel as DensityModel
 from unbayes.models.density import GammaShape as GammaShape
 from unbayes.models.evidence import LinearEvidence as LinearEvidence
 from unbayes.models.features import AbstractFeatures as AbstractFeatures
+from unbayes.models.features import CentredFeatures as CentredFeatures
 from unbayes.models.features import FunctionFeatures as FunctionFeatures
 from unbayes.models.features import InducingInputs as InducingInputs
 from unbayes.models.features import PolynomialFeatures as PolynomialFeatures
@@ -35,6 +36,7 @@ from unbayes.models.likelihoods import ProbitLikelihood as ProbitLikelihood
 from unbayes.models.likelihoods import SoftplusPoissonLikelihood as SoftplusPoissonLikelihood
 from unbayes.models.likelihoods import StudentTLikelihood as StudentTLikelihood
 from unbayes.models.likelihoods import StudentTPredictive as StudentTPredictive
+from unbayes.models.likelihoods import WeightedLikelihood as WeightedLikelihood
 from unbayes.models.linear import LinearModel as LinearModel
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive
 from unbayes.models.predictive import ClassPredictive as ClassPredictive

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from unbayes._numerics.records import to_float_array
 from unbayes._storable import Storable
 from unbayes._validation import require_lower_triangular, require_positive
 from unbayes.models.kernels import AbstractKernel
@@ -268,6 +269,53 @@ class WhitenedInducingInputs(AbstractFeatures):
     def variance(self, x):
         """Conditional variance of the process, shape (n,), or None: given θ, u is known."""
         return self.process.variance(x)
+
+
+class CentredFeatures(AbstractFeatures):
+    """Features of x − centre: the same map, with its origin elsewhere.
+
+    Parameters
+    ----------
+    features
+        The map.
+    centre
+        Where its origin is to be, shape (k,).
+    """
+
+    features: AbstractFeatures
+    centre: Float[Array, " k"]
+
+    def __init__(self, features: AbstractFeatures, centre):
+        self.features = features
+        self.centre = to_float_array(centre, "centre", jnp.result_type(float), (features.inputs,))
+
+    @property
+    def inputs(self) -> int:
+        """Number k of input columns."""
+        return self.features.inputs
+
+    @property
+    def size(self) -> int:
+        """Number p of features."""
+        return self.features.size
+
+    @property
+    def leaves_variance_open(self) -> bool:
+        """Whether the map leaves part of f open."""
+        return self.features.leaves_variance_open
+
+    @property
+    def holds_functions(self) -> bool:
+        """Whether the map is a function of a user's."""
+        return self.features.holds_functions
+
+    def __call__(self, x):
+        """Feature vectors of the centred inputs, one row per input."""
+        return self.features(x - self.centre)
+
+    def variance(self, x):
+        """Variance of f at the centred inputs that θ leaves open, shape (n,), or None."""
+        return self.features.variance(x - self.centre)
 
 
 def _with_bias(x, bias: bool):

@@ -365,7 +365,8 @@ class LinearModel(AbstractModel):
         evidence = self.encode(records)
         if evidence.variance is None and not isinstance(posterior, AbstractGaussian):
             return super().log_predictive(posterior, records, key=key, draws=draws)
-        return self.predictive(posterior, records[0], key=key, draws=draws).log_prob(evidence.targets)
+        predictive = self.predictive(posterior, records[0], key=key, draws=draws)
+        return predictive.log_prob(self.likelihood.outcomes(evidence.targets))
 
     def _chunk(self, nodes: Nodes) -> int:
         per_record = max(nodes.points.size * self.likelihood.outputs, self.dim * self.likelihood.outputs)

@@ -5,15 +5,10 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
 
-from unbayes.adapters.sklearn.base import (
-    COUNT,
-    POSITIVE,
-    POSITIVE_OR_AUTO,
-    AbstractUnlearningClassifier,
-    AbstractUnlearningRegressor,
-)
+from unbayes.adapters.sklearn.base import COUNT, POSITIVE, POSITIVE_OR_AUTO
 from unbayes.adapters.sklearn.choices import (
     JITTER,
     LARGEST_TRIAL,
@@ -22,7 +17,9 @@ from unbayes.adapters.sklearn.choices import (
     process_scales,
     spread,
 )
-from unbayes.adapters.sklearn.state import Framed
+from unbayes.adapters.sklearn.classification import AbstractUnlearningClassifier
+from unbayes.adapters.sklearn.regression import AbstractUnlearningRegressor
+from unbayes.adapters.sklearn.state import plain
 from unbayes.models import GaussianLikelihood, InducingInputs, LinearModel, Matern, SquaredExponential
 from unbayes.posteriors import FullGaussian
 
@@ -31,6 +28,7 @@ MULTIPLES = np.geomspace(0.25, 8, 8)
 KERNELS = {"rbf": SquaredExponential, "matern": Matern}
 PROCESS_CONSTRAINTS: dict = {
     "n_inducing": [COUNT],
+    "inducing_inputs": ["array-like", None],
     "kernel": [StrOptions(set(KERNELS))],
     "lengthscale": [*POSITIVE_OR_AUTO, "array-like"],
 }
@@ -43,6 +41,9 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
     ----------
     n_inducing
         Number of inducing inputs, centres of k-means: more of them follow the data more closely.
+    inducing_inputs
+        Inducing inputs to take instead, shape (m, n_features), such as points of a grid, which no record can
+        be read off.
     kernel
         "rbf", smooth, or "matern", twice differentiable.
     lengthscale
@@ -78,6 +79,7 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         self,
         *,
         n_inducing=100,
+        inducing_inputs=None,
         kernel="rbf",
         lengthscale="auto",
         signal_scale="auto",
@@ -85,24 +87,31 @@ class SparseGPRegressor(AbstractUnlearningRegressor):
         random_state=None,
     ):
         self.n_inducing = n_inducing
+        self.inducing_inputs = inducing_inputs
         self.kernel = kernel
         self.lengthscale = lengthscale
         self.signal_scale = signal_scale
         self.noise_scale = noise_scale
         self.random_state = random_state
 
-    def _choose(self, X, y, rng):
-        offset = y.mean()
-        lengthscales, locations, scales = _scales_and_locations(self, X, (y - offset)[:, None], rng)
+    def _choose(self, X, y, weights, rng):
+        offset = np.average(y, weights=weights)
+        targets = (y - offset)[:, None]
+        lengthscales, locations, scales = _scales_and_locations(self, X, targets, weights, rng)
         signal = scales.signal if isinstance(self.signal_scale, str) else self.signal_scale
         noise = scales.noise if isinstance(self.noise_scale, str) else self.noise_scale
         kernel = KERNELS[self.kernel](signal**2, lengthscales)
-        return Framed(_process(locations, kernel, GaussianLikelihood(noise)), 0.0, offset)
+        return _process(locations, kernel, GaussianLikelihood(noise), offset)
 
-    def _describe(self):
-        self.inducing_inputs_, self.lengthscale_, self.signal_scale_ = _process_attributes(self.model_)
-        assert isinstance(self.model_.likelihood, GaussianLikelihood)
-        self.noise_scale_ = float(self.model_.likelihood.noise_scale)
+    def _described(self, state):
+        assert isinstance(state.model.features, InducingInputs)
+        likelihood = plain(state.model.likelihood)
+        assert isinstance(likelihood, GaussianLikelihood)
+        return {
+            **_process_attributes(state.model),
+            "signal_scale_": float(state.model.features.kernel.variance) ** 0.5,
+            "noise_scale_": float(likelihood.noise_scale),
+        }
 
 
 class SparseGPClassifier(AbstractUnlearningClassifier):
@@ -112,6 +121,9 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
     ----------
     n_inducing
         Number of inducing inputs, centres of k-means: more of them follow the data more closely.
+    inducing_inputs
+        Inducing inputs to take instead, shape (m, n_features), such as points of a grid, which no record can
+        be read off.
     kernel
         "rbf", smooth, or "matern", twice differentiable.
     lengthscale
@@ -120,6 +132,9 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         labels.
     signal_scale
         Standard deviation of the log-odds before any data.
+    class_weight
+        How often records of a class count: a number for each label in a dict, "balanced" for as often in all
+        as those of any other class, None for once.
     memory
         Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
         when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
@@ -137,6 +152,8 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
     ----------
     classes_
         Labels, in order.
+    class_weight_
+        Weights of the classes in that order; None where all count once.
     inducing_inputs_
         Shape (m, n_features).
     lengthscale_
@@ -155,48 +172,57 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         self,
         *,
         n_inducing=50,
+        inducing_inputs=None,
         kernel="rbf",
         lengthscale="auto",
         signal_scale=3.0,
+        class_weight=None,
         memory="auto",
         max_iter=200,
         tol=1e-5,
         random_state=None,
     ):
         self.n_inducing = n_inducing
+        self.inducing_inputs = inducing_inputs
         self.kernel = kernel
         self.lengthscale = lengthscale
         self.signal_scale = signal_scale
+        self.class_weight = class_weight
         self.memory = memory
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def _choose(self, X, labels, likelihood, rng):
-        indicators = np.eye(labels.max() + 1)[labels]
-        lengthscales, locations, _ = _scales_and_locations(self, X, indicators - indicators.mean(0), rng)
+    def _choose(self, X, labels, weights, likelihood, rng):
+        # A likelihood of two classes has one output.
+        indicators = np.eye(max(likelihood.outputs, 2))[labels]
+        centred = indicators - np.average(indicators, 0, weights)
+        lengthscales, locations, _ = _scales_and_locations(self, X, centred, weights, rng)
         kernel = KERNELS[self.kernel](self.signal_scale**2, lengthscales)
-        return Framed(_process(locations, kernel, likelihood))
+        return _process(locations, kernel, likelihood)
 
-    def _describe(self):
-        self.inducing_inputs_, self.lengthscale_, _ = _process_attributes(self.model_)
+    def _described(self, state):
+        return _process_attributes(state.model)
 
 
 def _scales_and_locations(
-    estimator, X, Y, rng
+    estimator, X, Y, weights, rng
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "m k"], ProcessScales]:
     """Lengthscales, one per column, inducing inputs, and the other scales."""
     shape = KERNELS[estimator.kernel](1.0, 1.0)
     if isinstance(estimator.lengthscale, str):
         # Distances between typical inputs grow with the square root of the number of columns.
-        units, multiples = spread(X), MULTIPLES * np.sqrt(X.shape[1])
+        units, multiples = spread(X, weights), MULTIPLES * np.sqrt(X.shape[1])
     else:
         units, multiples = _given_lengthscales(estimator.lengthscale, X.shape[1]), np.ones(1)
     if len(X) > LARGEST_TRIAL:
         rows = rng.choice(len(X), LARGEST_TRIAL, replace=False)
-        X, Y = X[rows], Y[rows]
-    locations = inducing_inputs(X / units, estimator.n_inducing, rng)
-    scales = process_scales(X / units, Y, locations, shape, multiples)
+        X, Y, weights = X[rows], Y[rows], weights[rows]
+    if estimator.inducing_inputs is None:
+        locations = inducing_inputs(X / units, weights, estimator.n_inducing, rng)
+    else:
+        locations = _given_locations(estimator.inducing_inputs, X.shape[1]) / units
+    scales = process_scales(X / units, Y, weights, locations, shape, multiples)
     return units * scales.lengthscale, units * locations, scales
 
 
@@ -210,16 +236,26 @@ def _given_lengthscales(lengthscale, columns: int) -> Float[np.ndarray, " k"]:
     return np.broadcast_to(values, (columns,))
 
 
-def _process(locations, kernel, likelihood) -> LinearModel:
-    """A process for every output, at common inducing inputs."""
+def _given_locations(locations, columns: int) -> Float[np.ndarray, "m k"]:
+    values = check_array(locations, dtype="float64", input_name="inducing_inputs")
+    if values.shape[1] != columns:
+        raise ValueError(
+            f"inducing_inputs must have the {columns} columns of X, got an array of shape {values.shape}"
+        )
+    return values
+
+
+def _process(locations, kernel, likelihood, offset: float | None = None) -> LinearModel:
+    """A process of mean `offset` for every output, at common inducing inputs."""
     single = likelihood.outputs == 1
     features = InducingInputs(locations, kernel, conditional_variance=single, jitter=JITTER)
     factor = np.kron(np.eye(likelihood.outputs), features.scale_tril)
-    return LinearModel(features, likelihood, FullGaussian(jnp.zeros(len(factor)), factor))
+    return LinearModel(features, likelihood, FullGaussian(jnp.zeros(len(factor)), factor), offset)
 
 
-def _process_attributes(model: LinearModel) -> tuple[np.ndarray, np.ndarray, float]:
+def _process_attributes(model: LinearModel) -> dict[str, np.ndarray]:
     assert isinstance(model.features, InducingInputs)
-    kernel = model.features.kernel
-    locations, lengthscales = np.asarray(model.features.locations), np.asarray(kernel.lengthscales)
-    return locations, lengthscales, float(kernel.variance) ** 0.5
+    return {
+        "inducing_inputs_": np.asarray(model.features.locations),
+        "lengthscale_": np.asarray(model.features.kernel.lengthscales),
+    }

@@ -5,15 +5,12 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from unbayes.adapters.sklearn.base import (
-    POSITIVE,
-    POSITIVE_OR_AUTO,
-    AbstractUnlearningClassifier,
-    AbstractUnlearningRegressor,
-)
-from unbayes.adapters.sklearn.choices import evidence_scales
-from unbayes.adapters.sklearn.state import Framed, State
-from unbayes.models import GaussianLikelihood, LinearModel, RawFeatures
+from unbayes.adapters.sklearn.base import POSITIVE, POSITIVE_OR_AUTO
+from unbayes.adapters.sklearn.choices import evidence_scales, variance
+from unbayes.adapters.sklearn.classification import AbstractUnlearningClassifier
+from unbayes.adapters.sklearn.regression import AbstractUnlearningRegressor
+from unbayes.adapters.sklearn.state import State, plain
+from unbayes.models import CentredFeatures, GaussianLikelihood, LinearModel, RawFeatures
 from unbayes.posteriors import DiagonalGaussian
 
 # Prior scale of an intercept at the mean input: in log-odds, or in standard deviations of the targets.
@@ -59,25 +56,27 @@ class BayesianLinearRegression(AbstractUnlearningRegressor):
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
-    def _choose(self, X, y, rng):
-        offset = y.mean() if self.fit_intercept else 0.0
-        centre = X.mean(0) if self.fit_intercept else 0.0
-        noise, prior = evidence_scales(X - centre, y - offset, self.noise_scale, self.prior_scale)
-        intercept_scale = INTERCEPT_SCALE * max(y.std(), noise)
-        model = _linear_model(
-            GaussianLikelihood(noise), X.shape[1], prior, intercept_scale if self.fit_intercept else None
-        )
-        return Framed(model, centre, offset)
+    def _choose(self, X, y, weights, rng):
+        given = self.noise_scale, self.prior_scale
+        if not self.fit_intercept:
+            noise, prior = evidence_scales(X, y, weights, *given)
+            return _linear_model(GaussianLikelihood(noise), X.shape[1], prior)
+        centre, offset = np.average(X, 0, weights), np.average(y, weights=weights)
+        noise, prior = evidence_scales(X - centre, y - offset, weights, *given)
+        intercept_scale = INTERCEPT_SCALE * max(variance(y, weights) ** 0.5, noise)
+        return _intercept_model(GaussianLikelihood(noise), centre, prior, intercept_scale, offset)
 
-    def _describe(self):
-        weights, intercepts = _coefficients(self._state, self.fit_intercept)
-        self.coef_ = weights[0]
-        self.intercept_ = float(intercepts[0] + self._state.framed.target_offset)
-        model = self.model_
-        assert isinstance(model.likelihood, GaussianLikelihood)
-        assert isinstance(model.prior, DiagonalGaussian)
-        self.noise_scale_ = float(model.likelihood.noise_scale)
-        self.prior_scale_ = float(np.exp(model.prior.log_scale[-1]))
+    def _described(self, state):
+        weights, intercepts = _coefficients(state)
+        likelihood = plain(state.model.likelihood)
+        assert isinstance(likelihood, GaussianLikelihood)
+        assert isinstance(state.model.prior, DiagonalGaussian)
+        return {
+            "coef_": weights[0],
+            "intercept_": float(intercepts[0]),
+            "noise_scale_": float(likelihood.noise_scale),
+            "prior_scale_": float(np.exp(state.model.prior.log_scale[-1])),
+        }
 
 
 class BayesianLogisticRegression(AbstractUnlearningClassifier):
@@ -89,6 +88,9 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         Standard deviation of the weights before any data; the square root of scikit-learn's C.
     fit_intercept
         Whether to add an intercept, with a wide prior.
+    class_weight
+        How often records of a class count: a number for each label in a dict, "balanced" for as often in all
+        as those of any other class, None for once.
     memory
         Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
         when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
@@ -105,6 +107,8 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
     ----------
     classes_
         Labels, in order.
+    class_weight_
+        Weights of the classes in that order; None where all count once.
     coef_
         Means of the weights, shape (1, n_features), or (n_classes, n_features) for more than two classes.
     intercept_
@@ -124,6 +128,7 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
         *,
         prior_scale=1.0,
         fit_intercept=True,
+        class_weight=None,
         memory="auto",
         max_iter=200,
         tol=1e-5,
@@ -131,34 +136,50 @@ class BayesianLogisticRegression(AbstractUnlearningClassifier):
     ):
         self.prior_scale = prior_scale
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
         self.memory = memory
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
 
-    def _choose(self, X, labels, likelihood, rng):
-        intercept_scale = INTERCEPT_SCALE if self.fit_intercept else None
-        model = _linear_model(likelihood, X.shape[1], self.prior_scale, intercept_scale)
-        return Framed(model, X.mean(0) if self.fit_intercept else 0.0)
+    def _choose(self, X, labels, weights, likelihood, rng):
+        if not self.fit_intercept:
+            return _linear_model(likelihood, X.shape[1], self.prior_scale)
+        return _intercept_model(likelihood, np.average(X, 0, weights), self.prior_scale, INTERCEPT_SCALE)
 
-    def _describe(self):
-        self.coef_, self.intercept_ = _coefficients(self._state, self.fit_intercept)
+    def _described(self, state):
+        weights, intercepts = _coefficients(state)
+        return {"coef_": weights, "intercept_": intercepts}
 
 
-def _linear_model(likelihood, inputs: int, prior_scale: float, intercept_scale: float | None) -> LinearModel:
-    """Weights N(0, prior_scale²) and an intercept N(0, intercept_scale²), for every output."""
-    features = RawFeatures(inputs, bias=intercept_scale is not None)
+def _linear_model(likelihood, inputs: int, prior_scale: float) -> LinearModel:
+    """Weights N(0, prior_scale²) for every output."""
+    scales = np.full(likelihood.outputs * inputs, float(prior_scale))
+    features = RawFeatures(inputs, bias=False)
+    return LinearModel(features, likelihood, DiagonalGaussian(np.zeros(len(scales)), scales))
+
+
+def _intercept_model(
+    likelihood,
+    centre: Float[np.ndarray, " k"],
+    prior_scale: float,
+    intercept_scale: float,
+    offset: float | None = None,
+) -> LinearModel:
+    """The same and an intercept N(offset, intercept_scale²), which is the value of f at `centre`."""
+    features = CentredFeatures(RawFeatures(len(centre)), centre)
     scales = np.full((likelihood.outputs, features.size), float(prior_scale))
-    if intercept_scale is not None:
-        scales[:, 0] = intercept_scale
-    return LinearModel(features, likelihood, DiagonalGaussian(np.zeros(scales.size), scales.ravel()))
+    scales[:, 0] = intercept_scale
+    prior = DiagonalGaussian(np.zeros(scales.size), scales.ravel())
+    return LinearModel(features, likelihood, prior, offset)
 
 
-def _coefficients(
-    state: State, has_intercept: bool
-) -> tuple[Float[np.ndarray, "o k"], Float[np.ndarray, " o"]]:
-    """Means of weights and intercepts, for inputs as users have them."""
-    weights = np.asarray(state.posterior.mean).reshape(state.framed.model.likelihood.outputs, -1)
-    if not has_intercept:
+def _coefficients(state: State) -> tuple[Float[np.ndarray, "o k"], Float[np.ndarray, " o"]]:
+    """Means of weights and intercepts, for inputs and targets as users have them."""
+    model = state.model
+    weights = np.asarray(state.posterior.mean).reshape(model.likelihood.outputs, -1)
+    if not isinstance(model.features, CentredFeatures):
         return weights.copy(), np.zeros(len(weights))
-    return weights[:, 1:].copy(), weights[:, 0] - weights[:, 1:] @ state.framed.input_offset
+    offset = 0.0 if model.offset is None else float(model.offset)
+    slopes = weights[:, 1:]
+    return slopes.copy(), weights[:, 0] - slopes @ np.asarray(model.features.centre) + offset

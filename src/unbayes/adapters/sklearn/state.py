@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from unbayes._numerics.records import CHUNK_ELEMENTS, padded
 from unbayes.memory import Memory
-from unbayes.models import LinearModel
+from unbayes.models import AbstractLikelihood, LinearModel, WeightedLikelihood
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained, fit
 from unbayes.training.natural import NaturalGradientVI
@@ -27,35 +27,13 @@ QUADRATURE_NODES = 128
 Tree = TypeVar("Tree")
 
 
-class Framed(NamedTuple):
-    """A model, and the origin from which it measures inputs and targets.
-
-    Attributes
-    ----------
-    model
-        Features, likelihood and prior.
-    input_offset
-        Subtracted from every input, shape (k,) or a scalar.
-    target_offset
-        Subtracted from every target.
-    """
-
-    model: LinearModel
-    input_offset: Float[np.ndarray, "..."] | float = 0.0
-    target_offset: float = 0.0
-
-    def records(self, X: Float[np.ndarray, "n k"], targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Records as the model takes them."""
-        return X - self.input_offset, targets - self.target_offset
-
-
 class State(NamedTuple):
     """A trained model and what was taken out of it.
 
     Attributes
     ----------
-    framed
-        The model.
+    model
+        Features, likelihood and prior.
     trained
         q(θ|D), at which all statistics are taken.
     memory
@@ -68,51 +46,62 @@ class State(NamedTuple):
         The belief without the erased records; `trained` as long as there are none.
     statistics
         Sums over the erased records, None as long as there are none.
+    has_sample_weights
+        Whether training was given weights of records.
     """
 
-    framed: Framed
+    model: LinearModel
     trained: FullGaussian
     memory: Memory
     method: AbstractMethod
     seed: int
     posterior: FullGaussian
     statistics: Statistics | None = None
+    has_sample_weights: bool = False
 
     @classmethod
     def train(
         cls,
-        framed: Framed,
+        model: LinearModel,
         X: Float[np.ndarray, "n k"],
         targets: np.ndarray,
+        weights: Float[np.ndarray, " n"] | None,
         *,
         seed: int,
         training: NaturalGradientVI | None = None,
         memory: int | None = None,
+        has_sample_weights: bool = False,
     ) -> tuple[Self, Trained]:
         """Train on all records: exactly, where `training` is None."""
-        records = framed.records(X, targets)
-        trained = fit(framed.model, records, method=training, memory=memory, key=jax.random.key(seed))
+        if weights is not None:
+            model = dataclasses.replace(model, likelihood=WeightedLikelihood(model.likelihood))
+        records = X, _with_weights(targets, weights)
+        trained = fit(model, records, method=training, memory=memory, key=jax.random.key(seed))
         assert trained.memory is not None
         assert isinstance(trained.posterior, FullGaussian)
         belief = at_rest(trained.posterior)
         # Stationary for the nodes of training and no others: one of them, for Laplace's approximation.
         method = Exact() if training is None else NaturalGradient(nodes=training.nodes)
-        return cls(at_rest(framed), belief, at_rest(trained.memory), method, seed, belief), trained
+        return cls(
+            at_rest(model), belief, at_rest(trained.memory), method, seed, belief, None, has_sample_weights
+        ), trained
 
     @property
     def remaining(self) -> int:
         """Number of training records that are left."""
         return self.memory.records - (0 if self.statistics is None else self.statistics.records)
 
-    def unlearn(self, X: Float[np.ndarray, "n k"], targets: np.ndarray) -> tuple[Self, Unlearned]:
+    def unlearn(
+        self, X: Float[np.ndarray, "n k"], targets: np.ndarray, weights: Float[np.ndarray, " n"] | None
+    ) -> tuple[Self, Unlearned]:
         """The state once these records are erased too, and what was found out; itself unchanged.
 
         Statistics are taken at the trained belief and added to those of earlier calls: how records are
         spread over calls makes no difference.
         """
         key = jax.random.key(self.seed)
-        model, trained, memory = in_use((self.framed.model, self.trained, self.memory))
-        records = self.framed.records(X, targets)
+        model, trained, memory = in_use((self.model, self.trained, self.memory))
+        records = X, _with_weights(targets, weights)
         statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
@@ -126,19 +115,27 @@ class State(NamedTuple):
         return self._replace(memory=memory, posterior=posterior, statistics=at_rest(statistics)), result
 
     def predict(self, X: Float[np.ndarray, "n k"]) -> list[Any]:
-        """Predictive distributions of centred targets, part by part, with NumPy arrays."""
+        """Predictive distributions of targets, part by part, with NumPy arrays."""
         key = jax.random.key(self.seed)
-        model, posterior = in_use((self.framed.model, self.posterior))
-        inputs = X - self.framed.input_offset
+        model, posterior = in_use((self.model, self.posterior))
         outputs = model.likelihood.outputs
         draws = 1000 if outputs > 1 else QUADRATURE_NODES
         size = CHUNK_ELEMENTS // (draws * outputs)
         parts = []
-        for start in range(0, len(inputs), size):
-            part = inputs[start : start + size]
+        for start in range(0, len(X), size):
+            part = X[start : start + size]
             predictive = model.predictive(posterior, padded(part, model.dtype)[0], key=key, draws=draws)
             parts.append(_first(predictive, len(part)))
         return parts
+
+
+def plain(likelihood: AbstractLikelihood) -> AbstractLikelihood:
+    """The likelihood of a record that counts once."""
+    return likelihood.likelihood if isinstance(likelihood, WeightedLikelihood) else likelihood
+
+
+def _with_weights(targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    return targets if weights is None else np.column_stack([targets, weights])
 
 
 def _first(predictive, count: int):

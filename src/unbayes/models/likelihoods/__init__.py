@@ -15,3 +15,4 @@ from unbayes.models.likelihoods.student_t import StudentTLikelihood as StudentTL
 from unbayes.models.likelihoods.student_t import StudentTPredictive as StudentTPredictive
 from unbayes.models.likelihoods.targets import require_counts as require_counts
 from unbayes.models.likelihoods.targets import require_labels as require_labels
+from unbayes.models.likelihoods.weighted import WeightedLikelihood as WeightedLikelihood

@@ -52,6 +52,10 @@ class AbstractLikelihood(Storable):
     def encode_targets(self, y, name: str, dtype: jnp.dtype) -> Array:
         """Return y with the type that `log_prob` takes; raise ValueError or TypeError where it is invalid."""
 
+    def outcomes(self, targets: Array) -> Array:
+        """What was observed, in targets as `encode_targets` returns them: all there is, as a rule."""
+        return targets
+
     @abc.abstractmethod
     def log_prob(self, f: Float[Array, "..."], y: Array) -> Float[Array, ""]:
         """Log p(y|f) of one record; f has shape () or (outputs,)."""

@@ -55,11 +55,11 @@ class CategoricalLikelihood(AbstractLikelihood):
     def log_prob(self, f, y):
         """Log-softmax of f at class y."""
         # A product with zeros and a one costs less than an index per node.
-        return log_softmax(f) @ one_hot(y, self.outputs, dtype=f.dtype)
+        return log_softmax(f) @ self._one_hot(y, f.dtype)
 
     def integrals_at(self, f, y, weights):
         """Weighted sums of log p_y, e_y − p and diag(p) − p pᵀ, from the same exponentials."""
-        label = one_hot(y, self.outputs, dtype=f.dtype)
+        label = self._one_hot(y, f.dtype)
         largest = jax.lax.stop_gradient(f.max(0))
         odds = jnp.exp(f - largest)
         total = odds.sum(0)
@@ -68,6 +68,10 @@ class CategoricalLikelihood(AbstractLikelihood):
         outer = mean_outer(probabilities, weights)
         value = ((label[:, None] * f).sum(0) - largest - jnp.log(total)) @ weights
         return Integrals(value, label - mean, jnp.diag(mean) - outer)
+
+    def _one_hot(self, y, dtype):
+        # Beside a weight, a class number is a float.
+        return one_hot(y.astype(jnp.int32), self.outputs, dtype=dtype)
 
     def predictive(self, f, log_weights):
         """Class probabilities, averaged over the weighted values of f."""
