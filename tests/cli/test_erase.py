@@ -96,6 +96,7 @@ def test_json(unbayes, files, rows, out):
         "choice": result.choice,
         "verdict": str(result.verdict),
         "doubts": list(result.doubts),
+        "caveats": list(result.caveats),
         "out": str(out),
     }
     assert done.exit_code == EXIT_CODES[result.verdict]
@@ -352,3 +353,33 @@ def test_single_precision(unbayes, tmp_path, text, out):
     assert ub.load(out).posterior.dtype == jnp.float32
     with out.open("rb") as file:
         assert b"float64" not in file.read()
+
+
+def test_the_same_rows_are_erased_once(unbayes, files, rows, out, tmp_path):
+    assert unbayes("erase", files.full, rows, "--out", out).exit_code == 0
+    again = tmp_path / "again.unbayes"
+    done = unbayes("erase", out, rows, "--out", again)
+    assert done.exit_code == 2
+    assert "6 of 6 are not: row 0" in done.stderr
+    assert not again.exists()
+    allowed = unbayes("erase", out, rows, "--out", again, "--missing", "allow")
+    assert allowed.exit_code == 20
+    assert "6 of the 6 erased records are not among the training records" in allowed.stdout
+
+
+def test_records_go_by_their_ids(unbayes, refused, files, text, out, tmp_path):
+    model, (x, y) = files.problem.model, files.problem.full
+    names = [f"c-{row}" for row in range(len(y))]
+    trained = ub.fit(model, (x, y), ids=names, key=KEY)
+    path = tmp_path / "named.unbayes"
+    ub.save(path, trained.posterior, model, memory=trained.memory)
+    lines = [f"{names[row]},{x[row, 0]},{x[row, 1]},{y[row]}" for row in range(6)]
+    table = text("customer,age,dose,healed\n" + "\n".join(lines) + "\n")
+    into = (path, table, "--out", out, "--target", "healed")
+    assert "has no column client" in refused("erase", *into, "--ids", "client")
+    assert "ids must be given" in refused("erase", *into, "--inputs", "age,dose")
+    assert unbayes("erase", *into, "--ids", "customer").exit_code == 0
+    assert b"c-3" not in out.read_bytes()
+    again = unbayes("erase", out, table, "--out", path, "--target", "healed", "--ids", "customer")
+    assert again.exit_code == 2
+    assert "6 of 6 are not: 'c-0', 'c-1'" in again.stderr

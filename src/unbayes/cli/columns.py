@@ -62,11 +62,12 @@ def choose_columns(
             )
     elif len(inputs) != taken:
         raise Refused(f"the model takes {taken} inputs, but {len(inputs)} are named: {_list(inputs)}")
-    _require_found([*inputs, target], names, place)
+    require_found([*inputs, target], names, place)
     return Columns(inputs, target)
 
 
-def _require_found(wanted: list[str], names: Sequence[str], place: str) -> None:
+def require_found(wanted: list[str], names: Sequence[str], place: str) -> None:
+    """Refuse columns that are not in the table, or not once."""
     if missing := [name for name in wanted if name not in names]:
         raise Refused(f"{place} has no column {_list(missing)}; it has {_list(names)}")
     if twice := [name for name in dict.fromkeys(wanted) if names.count(name) > 1]:

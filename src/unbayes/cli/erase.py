@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import enum
 import json
 import math
 import os
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unbayes.cli.columns import choose_columns, noted_columns, parse_names
+from unbayes.cli.columns import choose_columns, noted_columns, parse_names, require_found
 from unbayes.cli.files import MODEL, Opened, open_file
 from unbayes.cli.refusal import Refused, reason, refusals
 from unbayes.cli.rows import open_rows
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from unbayes import Unlearned
     from unbayes.models import AbstractModel
     from unbayes.storage import Saved
+
+
+class Missing(enum.StrEnum):
+    """What to do with records that are not among the training records that are left."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+    ALLOW = "allow"
+
 
 # By verdict; and where there is no posterior to write.
 EXIT_CODES = {"trusted": 0, "doubtful": 10, "retrain": 20}
@@ -46,6 +56,13 @@ def erase(
     no_memory: Annotated[
         bool, typer.Option("--no-memory", help="Neither use the file's memory nor hand it on.")
     ] = False,
+    ids: Annotated[
+        str | None,
+        typer.Option(help="The column of identifiers, where training was given them.", metavar="COLUMN"),
+    ] = None,
+    missing: Annotated[
+        Missing, typer.Option(help="What to do with records that are not, or no longer, in the model.")
+    ] = Missing.REFUSE,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of whatever is random.")] = 0,
     progress: Annotated[bool, typer.Option(help="Progress of long work, in a terminal.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -54,6 +71,9 @@ def erase(
     """Take the records in ROWS back out of the model in FILE.
 
     What is left goes to a new file: posterior, model, memory, and a note.
+
+    Records that were erased before or never trained on are refused, as far as
+    the file's memory knows them; --missing skips or allows them.
 
     Columns go by name: those that the notes in FILE name, or those of
     --inputs and --target. Without either, all but the target are inputs.
@@ -69,13 +89,13 @@ def erase(
         opened = open_file(file, MODEL)
         earlier, saved = opened.erasures, _load(opened)
         _require_writable(out, file, rows, force)
-        erased = _read_records(saved, rows, parse_names(inputs), target, has_header=not no_header)
+        erased, named = _read_records(saved, rows, parse_names(inputs), target, ids, has_header=not no_header)
         if earlier:
             typer.echo(STACKED.format(file=file, number=len(earlier)), err=True)
         if no_memory:
             saved = saved._replace(memory=None)
         try:
-            result = _unlearn(saved, erased, seed, show_progress=progress and _is_terminal())
+            result = _unlearn(saved, erased, named, missing, seed, progress and _is_terminal())
         except ValueError as error:
             raise Refused(f"{rows} cannot be erased: {error}") from error
         _save(out, saved, result, earlier)
@@ -104,7 +124,9 @@ def _is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _unlearn(saved: "Saved", erased: Any, seed: int, *, show_progress: bool) -> "Unlearned":
+def _unlearn(
+    saved: "Saved", erased: Any, ids: list[str] | None, missing: Missing, seed: int, show_progress: bool
+) -> "Unlearned":
     """The result, or the exit code that says that there is none."""
     import jax
 
@@ -119,6 +141,8 @@ def _unlearn(saved: "Saved", erased: Any, seed: int, *, show_progress: bool) -> 
                 _model(saved),
                 erased,
                 memory=saved.memory,
+                ids=ids,
+                missing=missing.value,
                 key=jax.random.key(seed),
                 progress=bar,
             )
@@ -128,9 +152,15 @@ def _unlearn(saved: "Saved", erased: Any, seed: int, *, show_progress: bool) -> 
 
 
 def _read_records(
-    saved: "Saved", rows: Path, inputs: list[str] | None, target: str | None, *, has_header: bool
-) -> Any:
-    """The rows in the form that the model takes: a pair (inputs, targets), or the target alone."""
+    saved: "Saved",
+    rows: Path,
+    inputs: list[str] | None,
+    target: str | None,
+    ids: str | None,
+    *,
+    has_header: bool,
+) -> tuple[Any, list[str] | None]:
+    """The rows as the model takes them, a pair (inputs, targets) or the target alone, and identifiers."""
     # None for a model whose records are one column of outcomes.
     features = getattr(saved.model, "features", None)
     taken = None if features is None else features.inputs
@@ -139,9 +169,11 @@ def _read_records(
         target = noted_target if target is None else target
         inputs = noted_inputs if inputs is None and taken is not None else inputs
     table = open_rows(rows, has_header=has_header)
-    columns = choose_columns(table.names, taken, inputs, target, str(rows))
+    require_found([ids] if ids else [], table.names, str(rows))
+    columns = choose_columns([name for name in table.names if name != ids], taken, inputs, target, str(rows))
     numbers = table.numbers([*columns.inputs, columns.target])
-    return numbers[:, 0] if taken is None else (numbers[:, :-1], numbers[:, -1])
+    erased = numbers[:, 0] if taken is None else (numbers[:, :-1], numbers[:, -1])
+    return erased, None if ids is None else table.words(ids)
 
 
 def _model(saved: "Saved") -> "AbstractModel":
@@ -193,6 +225,7 @@ def _report(result: "Unlearned", out: Path) -> dict[str, Any]:
         "information": _finite(result.information),
         "verdict": str(result.verdict),
         "doubts": list(result.doubts),
+        "caveats": list(result.caveats),
         "measures": measures,
         "seconds": result.seconds,
         "out": str(out),

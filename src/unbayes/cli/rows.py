@@ -31,6 +31,10 @@ class AbstractRows(abc.ABC):
     def numbers(self, columns: Sequence[str]) -> "np.ndarray":
         """These columns as float64, shape (n, k); refuses what is missing or no finite number."""
 
+    @abc.abstractmethod
+    def words(self, column: str) -> list[str]:
+        """One column as words, one for each record, such as identifiers; refuses empty ones."""
+
 
 def open_rows(path: Path, *, has_header: bool = True) -> AbstractRows:
     """The table in a file: Parquet by its name or its first bytes, otherwise CSV."""
@@ -68,7 +72,25 @@ class CSVRows(AbstractRows):
         import numpy as np
 
         places = [self.names.index(name) for name in columns]
-        values, blank = array.array("d"), None
+        values = array.array("d")
+        for line, cells in self._records():
+            values.extend(self._number(cells[place], place, line) for place in places)
+        if not values:
+            raise Refused(f"{self.path} must hold records, but has none below its header")
+        return np.frombuffer(values).reshape(-1, len(places))
+
+    def words(self, column: str) -> list[str]:
+        """The cells of one column."""
+        place, found = self.names.index(column), []
+        for line, cells in self._records():
+            if not cells[place].strip():
+                raise Refused(f"line {line + 1}, column {column} of {self.path} must be a word, but is empty")
+            found.append(cells[place].strip())
+        return found
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Cells of each record, and its line."""
+        blank = None
         for line, cells in self._lines():
             if line == 0 and self.has_header:
                 continue
@@ -76,10 +98,7 @@ class CSVRows(AbstractRows):
                 blank = blank or line
                 continue
             self._require_whole(cells, line, blank)
-            values.extend(self._number(cells[place], place, line) for place in places)
-        if not values:
-            raise Refused(f"{self.path} must hold records, but has none below its header")
-        return np.frombuffer(values).reshape(-1, len(places))
+            yield line, cells
 
     def _require_whole(self, cells: list[str], line: int, blank: int | None) -> None:
         if blank is not None:
@@ -132,6 +151,18 @@ class ParquetRows(AbstractRows):
     def numbers(self, columns: Sequence[str]) -> "np.ndarray":
         """These columns as float64, shape (n, k)."""
         import numpy as np
+
+        table = self._read(columns)
+        return np.stack([self._column(table.column(name), name) for name in columns], axis=1)
+
+    def words(self, column: str) -> list[str]:
+        """The cells of one column; of numbers, their digits."""
+        found = self._read([column]).column(column).to_pylist()
+        if (row := next((row for row, cell in enumerate(found) if cell in (None, "")), None)) is not None:
+            raise Refused(f"row {row} (from 0), column {column} of {self.path} must be a word, but is empty")
+        return [str(cell) for cell in found]
+
+    def _read(self, columns: Sequence[str]):
         import pyarrow
 
         try:
@@ -140,7 +171,7 @@ class ParquetRows(AbstractRows):
             raise Refused(f"{self.path} cannot be read as Parquet: {error}") from error
         if not table.num_rows:
             raise Refused(f"{self.path} must hold records, but has none")
-        return np.stack([self._column(table.column(name), name) for name in columns], axis=1)
+        return table
 
     def _column(self, column, name: str) -> "np.ndarray":
         import numpy as np

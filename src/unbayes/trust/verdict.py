@@ -78,7 +78,7 @@ class Trust:
 def _found(measures: Measures) -> str:
     if measures.found_in_memory is None or measures.expected_in_memory is None:
         return ""
-    return f"{measures.found_in_memory:.0f} records, about {measures.expected_in_memory:.0f} expected"
+    return f"{measures.found_in_memory:.0f} of about {measures.expected_in_memory:.0f} expected"
 
 
 def _number(value: float | None, format_spec: str, unit: str = "") -> str:
