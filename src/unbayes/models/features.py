@@ -289,6 +289,11 @@ class CentredFeatures(AbstractFeatures):
         self.features = features
         self.centre = to_float_array(centre, "centre", jnp.result_type(float), (features.inputs,))
 
+    def require_valid(self) -> None:
+        """Refuse a centre that does not fit the map."""
+        if len(self.centre) != self.inputs:
+            raise ValueError(f"centre must have length {self.inputs}, got {len(self.centre)}")
+
     @property
     def inputs(self) -> int:
         """Number k of input columns."""
@@ -305,6 +310,12 @@ class CentredFeatures(AbstractFeatures):
         return self.features.leaves_variance_open
 
     @property
+    def kept_inputs(self) -> Float[Array, "m k"] | None:
+        """Inputs that the map holds, as they were before they were centred."""
+        held = self.features.kept_inputs
+        return None if held is None else held + self.centre
+
+    @property
     def holds_functions(self) -> bool:
         """Whether the map is a function of a user's."""
         return self.features.holds_functions
@@ -316,6 +327,10 @@ class CentredFeatures(AbstractFeatures):
     def variance(self, x):
         """Variance of f at the centred inputs that θ leaves open, shape (n,), or None."""
         return self.features.variance(x - self.centre)
+
+    def offset(self, x):
+        """Part of f at the centred inputs that is known whatever θ is, shape (n,), or None."""
+        return self.features.offset(x - self.centre)
 
 
 def _with_bias(x, bias: bool):

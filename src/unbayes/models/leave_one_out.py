@@ -25,7 +25,7 @@ def surprise(
     Exact for a Gaussian likelihood. Where f has several outputs, to first order: the mean moves, the width
     stays.
     """
-    likelihood = model.likelihood
+    likelihood, targets = model.likelihood, model.likelihood.outcomes(evidence.targets)
     mean, root = model._predictor_moments(gaussian, evidence, nodes)
     integrals = model._integrals(mean, root, evidence.targets, nodes)
     spread = gaussian.output_covariance(evidence.design, likelihood.outputs)
@@ -33,8 +33,8 @@ def surprise(
         moved = mean - jnp.einsum("noq,nq->no", spread, integrals.slope)
         f = jax.vmap(model._values, (0, 0, None))(moved, root, nodes)
         predictive = likelihood.predictive(f.transpose(2, 0, 1), jnp.log(nodes.weights))
-        return predictive.surprise(evidence.targets)
+        return predictive.surprise(targets)
     spread, slope, curvature = spread[:, 0, 0], integrals.slope[:, 0], integrals.curvature[:, 0, 0]
     wider = spread / jnp.maximum(1 - curvature * spread, LEAST_LEFT_OUT)
     variance = wider if evidence.variance is None else wider + evidence.variance
-    return likelihood.gaussian_predictive(mean[:, 0] - wider * slope, variance).surprise(evidence.targets)
+    return likelihood.gaussian_predictive(mean[:, 0] - wider * slope, variance).surprise(targets)

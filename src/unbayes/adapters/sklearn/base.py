@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import dataclasses
 import threading
 import warnings
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from unbayes.memory import Memory
 from unbayes.models import LinearModel
 from unbayes.posteriors import FullGaussian
 from unbayes.unlearning import Unlearned
+from unbayes.unlearning.provenance import Missing
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
@@ -47,14 +49,14 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     _state: State
 
     @abc.abstractmethod
-    def fit(self, X, y, sample_weight=None) -> Self:
+    def fit(self, X, y, sample_weight=None, *, ids=None) -> Self:
         """Train on records X, y, and forget all that was before."""
 
     @abc.abstractmethod
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """Targets as the likelihood takes them, or a sentence on why that cannot be."""
 
-    def unlearn(self, X, y, sample_weight=None) -> Self:
+    def unlearn(self, X, y, sample_weight=None, *, ids=None, missing: Missing = "refuse") -> Self:
         """Take records back out, in place.
 
         Whether in one call or in several makes no difference: what is kept of erased records are sums, taken
@@ -69,6 +71,12 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             Their targets, shape (n,), as they were given to `fit`.
         sample_weight
             Their weights, shape (n,), as they were given to `fit`; None where none were.
+        ids
+            Their identifiers, as they were given to `fit`; None where none were.
+        missing
+            What to do with records that are not among the training records that are left, because they were
+            erased before or never trained on: "refuse" all of them, "skip" those, or "allow" them, with a
+            verdict to match.
 
         Returns
         -------
@@ -76,32 +84,36 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             With the diagnosis, an `unbayes.Unlearned`, in `last_unlearning_`; it covers all records erased
             since `fit`.
         """
-        self._unlearn(X, y, sample_weight)
+        self._unlearn(X, y, sample_weight, ids=ids, missing=missing)
         return self
 
-    def _unlearn(self, X, y, sample_weight) -> Unlearned:
+    def _unlearn(
+        self, X, y, sample_weight, *, ids, missing: Missing, caveats: tuple[str, ...] = ()
+    ) -> Unlearned:
+        """The diagnosis, which says too what was not unlearned on the way to this estimator."""
         check_is_fitted(self)
         with self._alone():
             X, y = self._validated(X, y, reset=False)
             targets = self._targets(y)
             self._require_weights_as_in_training(sample_weight)
             weights = self._weights(sample_weight, X, targets)
-            if len(targets) > self._state.remaining:
+            if len(targets) > self._state.remaining and missing != "skip":
                 raise ValueError(
                     f"X must hold some of the {self._state.remaining} training records that are left, "
                     f"got {len(targets)}"
                 )
             with jax.enable_x64(True):
-                state, result = self._state.unlearn(X, targets, weights)
+                state, result = self._state.unlearn(X, targets, weights, ids=ids, missing=missing)
+            result = dataclasses.replace(result, caveats=(*result.caveats, *caveats))
             self._adopt(state, last_unlearning_=result)
         return result
 
-    def refit(self, X, y, sample_weight=None) -> Self:
+    def refit(self, X, y, sample_weight=None, *, ids=None) -> Self:
         """Train afresh on the remaining records; the same as `fit`.
 
         What was chosen with the erased records in sight (scales, inducing inputs) is chosen anew.
         """
-        return self.fit(X, y, sample_weight)
+        return self.fit(X, y, sample_weight, ids=ids)
 
     @property
     def model_(self) -> LinearModel:

@@ -63,7 +63,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
     ) -> LinearModel:
         """The model for these data; under JAX's float64."""
 
-    def fit(self, X, y, sample_weight=None) -> Self:
+    def fit(self, X, y, sample_weight=None, *, ids=None) -> Self:
         """Train on all records, and forget all that was before.
 
         Parameters
@@ -74,6 +74,9 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
             Class labels of any kind, shape (n,).
         sample_weight
             How often each record counts, shape (n,); once unless given. Zero is as good as leaving it out.
+        ids
+            One identifier for each record, a word or a whole number, by which `unlearn` will know it. Digests
+            of them are kept. Without any, records are known by their digits.
         """
         self._validate_params()
         with self._alone():
@@ -85,12 +88,13 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
             weights = super()._weights(sample_weight, X, labels)
             class_weights = self._class_weights(classes, labels, weights)
             weights = _combined(weights, class_weights, labels)
-            state, trained = self._train(X, labels, weights, len(classes), sample_weight is not None)
+            state, trained = self._train(X, labels, weights, len(classes), ids)
+            state = state._replace(has_sample_weights=sample_weight is not None)
             self._adopt(state, classes_=classes, class_weight_=class_weights, n_iter_=len(trained.trace))
         self._warn_unless_converged(trained)
         return self
 
-    def _train(self, X, labels, weights, classes: int, has_sample_weights: bool) -> tuple[State, Trained]:
+    def _train(self, X, labels, weights, classes: int, ids) -> tuple[State, Trained]:
         rng, seed = self._seeded()
         with jax.enable_x64(True):
             likelihood = BernoulliLikelihood() if classes == 2 else CategoricalLikelihood(classes)
@@ -108,7 +112,7 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
                 seed=seed,
                 training=training,
                 memory=memory,
-                has_sample_weights=has_sample_weights,
+                ids=ids,
             )
 
     def _class_weights(self, classes, labels, weights) -> Float[np.ndarray, " c"] | None:

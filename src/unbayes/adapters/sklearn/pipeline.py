@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unbayes.adapters.sklearn.base import AbstractUnlearner
 from unbayes.unlearning import Unlearned
+from unbayes.unlearning.provenance import Missing
 
 # Transformers that make something else of a record in training than later, on purpose.
 CROSS_FITTED = (TargetEncoder, StackingClassifier, StackingRegressor)
@@ -28,7 +29,8 @@ class PipelineUnlearned:
     Attributes
     ----------
     result
-        Diagnosis of the estimator at the end, which is its `last_unlearning_` too.
+        Diagnosis of the estimator at the end, which is its `last_unlearning_` too. Its `caveats` name what
+        is in `remembered`.
     remembered
         Fitted steps that saw the erased records and still remember them, by the names that `get_params` has
         for them, each with its class; what a search chose; the cache of a pipeline.
@@ -37,19 +39,13 @@ class PipelineUnlearned:
     result: Unlearned
     remembered: tuple[str, ...]
 
-    @property
-    def caveats(self) -> tuple[str, ...]:
-        """What was not unlearned, in sentences."""
-        return tuple(
-            f"{name} was made with the erased records in sight, and still remembers them"
-            for name in self.remembered
-        )
-
     def __str__(self) -> str:
-        return "\n".join([str(self.result), *(f"  not unlearned          {each}" for each in self.caveats)])
+        return str(self.result)
 
 
-def unlearn(estimator: Any, X, y, sample_weight=None) -> PipelineUnlearned:
+def unlearn(
+    estimator: Any, X, y, sample_weight=None, *, ids=None, missing: Missing = "refuse"
+) -> PipelineUnlearned:
     """Take records back out of the estimator at the end of a pipeline or a search, in place.
 
     Goes through `Pipeline`, `GridSearchCV` and its like (to `best_estimator_`) and
@@ -65,10 +61,17 @@ def unlearn(estimator: Any, X, y, sample_weight=None) -> PipelineUnlearned:
         The erased records, as they were given to `fit` of `estimator`.
     sample_weight
         Their weights, shape (n,), as they were given to `fit`; None where none were.
+    ids, missing
+        As for `unlearn` of the estimators.
     """
     check_is_fitted(estimator)
     end = _reach(estimator, X, y, "")
-    return PipelineUnlearned(end.estimator._unlearn(end.X, end.y, sample_weight), end.remembered)
+    caveats = tuple(
+        f"{name} was made with the erased records in sight, and still remembers them"
+        for name in end.remembered
+    )
+    result = end.estimator._unlearn(end.X, end.y, sample_weight, ids=ids, missing=missing, caveats=caveats)
+    return PipelineUnlearned(result, end.remembered)
 
 
 class _End(NamedTuple):

@@ -26,7 +26,7 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
     ) -> LinearModel:
         """The model for these data; under JAX's float64."""
 
-    def fit(self, X, y, sample_weight=None) -> Self:
+    def fit(self, X, y, sample_weight=None, *, ids=None) -> Self:
         """Train on all records, and forget all that was before.
 
         Parameters
@@ -37,6 +37,9 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
             Real numbers, shape (n,).
         sample_weight
             How often each record counts, shape (n,); once unless given. Zero is as good as leaving it out.
+        ids
+            One identifier for each record, a word or a whole number, by which `unlearn` will know it. Digests
+            of them are kept. Without any, records are known by their digits.
         """
         self._validate_params()
         with self._alone():
@@ -47,7 +50,7 @@ class AbstractUnlearningRegressor(RegressorMixin, AbstractUnlearner):
             with jax.enable_x64(True):
                 model = self._choose(*that_count(X, y, weights), rng)
                 state, trained = State.train(
-                    model, X, y, weights, seed=seed, has_sample_weights=sample_weight is not None
+                    model, X, y, weights, seed=seed, ids=ids, has_sample_weights=sample_weight is not None
                 )
             return self._adopt(state, log_evidence_=trained.elbo)
 

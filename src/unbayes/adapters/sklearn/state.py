@@ -4,6 +4,7 @@ At rest everything is a NumPy array, so that pickles and copies do not depend on
 """
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Self, TypeVar
 
 import jax
@@ -20,7 +21,7 @@ from unbayes.training.natural import NaturalGradientVI
 from unbayes.unlearning import AbstractMethod, Statistics, Unlearned, solve, summarise
 from unbayes.unlearning.methods.exact import Exact
 from unbayes.unlearning.methods.natural_gradient import NaturalGradient
-from unbayes.unlearning.statistics import Provenance
+from unbayes.unlearning.provenance import Missing
 
 QUADRATURE_NODES = 128
 
@@ -70,13 +71,14 @@ class State(NamedTuple):
         seed: int,
         training: NaturalGradientVI | None = None,
         memory: int | None = None,
+        ids: Iterable[Any] | None = None,
         has_sample_weights: bool = False,
     ) -> tuple[Self, Trained]:
         """Train on all records: exactly, where `training` is None."""
         if weights is not None:
             model = dataclasses.replace(model, likelihood=WeightedLikelihood(model.likelihood))
         records = X, _with_weights(targets, weights)
-        trained = fit(model, records, method=training, memory=memory, key=jax.random.key(seed))
+        trained = fit(model, records, method=training, memory=memory, ids=ids, key=jax.random.key(seed))
         assert trained.memory is not None
         assert isinstance(trained.posterior, FullGaussian)
         belief = at_rest(trained.posterior)
@@ -92,7 +94,13 @@ class State(NamedTuple):
         return self.memory.records - (0 if self.statistics is None else self.statistics.records)
 
     def unlearn(
-        self, X: Float[np.ndarray, "n k"], targets: np.ndarray, weights: Float[np.ndarray, " n"] | None
+        self,
+        X: Float[np.ndarray, "n k"],
+        targets: np.ndarray,
+        weights: Float[np.ndarray, " n"] | None,
+        *,
+        ids: Iterable[Any] | None = None,
+        missing: Missing = "refuse",
     ) -> tuple[Self, Unlearned]:
         """The state once these records are erased too, and what was found out; itself unchanged.
 
@@ -101,18 +109,20 @@ class State(NamedTuple):
         """
         key = jax.random.key(self.seed)
         model, trained, memory = in_use((self.model, self.trained, self.memory))
+        settings: dict[str, Any] = {"memory": memory, "method": self.method, "key": key}
         records = X, _with_weights(targets, weights)
-        statistics = summarise(trained, model, records, memory=memory, method=self.method, key=key)
+        statistics = summarise(trained, model, records, ids=ids, missing=missing, **settings)
+        # The roster tells which records are gone, by whatever they are known.
+        statistics = dataclasses.replace(statistics, ids=())
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
-        result = solve(trained, model, statistics, memory=memory, method=self.method, key=key)
+        result = solve(trained, model, statistics, **settings)
         posterior = at_rest(result.posterior)
         assert isinstance(posterior, FullGaussian)
         result = dataclasses.replace(result, posterior=posterior, memory=at_rest(result.memory))
         memory = at_rest(memory.blanked(statistics.matches, statistics.provenance.members))
-        # The roster has lost them: nothing more is needed to notice that they are gone.
-        statistics = dataclasses.replace(statistics, provenance=Provenance(), ids=())
-        return self._replace(memory=memory, posterior=posterior, statistics=at_rest(statistics)), result
+        statistics = at_rest(_without_members(statistics))
+        return self._replace(memory=memory, posterior=posterior, statistics=statistics), result
 
     def predict(self, X: Float[np.ndarray, "n k"]) -> list[Any]:
         """Predictive distributions of targets, part by part, with NumPy arrays."""
@@ -132,6 +142,13 @@ class State(NamedTuple):
 def plain(likelihood: AbstractLikelihood) -> AbstractLikelihood:
     """The likelihood of a record that counts once."""
     return likelihood.likelihood if isinstance(likelihood, WeightedLikelihood) else likelihood
+
+
+def _without_members(statistics: Statistics) -> Statistics:
+    """The same once the roster has lost the records: later ones alone are to be looked for in it."""
+    provenance = statistics.provenance
+    members = None if provenance.members is None else provenance.members[:0]
+    return dataclasses.replace(statistics, provenance=dataclasses.replace(provenance, members=members))
 
 
 def _with_weights(targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -59,6 +59,11 @@ class WeightedLikelihood(AbstractLikelihood):
         """Targets without their weights."""
         return targets[:, 0]
 
+    def largest_log_probs(self, y):
+        """Weight times the most that log p(y|f) could be, were f free."""
+        most = self.likelihood.largest_log_probs(y[:, 0])
+        return None if most is None else y[:, 1] * most
+
     def log_prob(self, f, y):
         """Weight times log p(y|f)."""
         return y[1] * self.likelihood.log_prob(f, y[0])
