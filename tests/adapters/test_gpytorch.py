@@ -294,6 +294,10 @@ BAD_CALLS = {
         r"with one noise level, got GaussianLikelihood",
     ),
     "no pair": ({"erased": torch.tensor(X)}, r"erased must be a pair \(inputs, targets\), got Tensor"),
+    "ragged targets": (
+        {"erased": (X[:2], [[1.0], [2.0, 3.0]])},
+        r"erased targets must be an array, got rows of different lengths",
+    ),
     "ragged": ({"erased": ([[1.0, 2.0], [3.0]], [0.0, 1.0])}, r"inputs must be an array, got rows of diff"),
     "words": (
         {"likelihood": bernoulli_likelihood(), "erased": (X[:2], ["yes", "no"])},

@@ -30,6 +30,7 @@ from .gpytorch_processes import (
     gradient_of_elbo,
     kernels,
     optimum,
+    predictions,
     rbf,
     scaled,
     tensors,
@@ -221,6 +222,11 @@ class Dropped(Process):
         return super().__call__(x[:1], **settings)
 
 
+class Infinite(Process):
+    def __call__(self, x, **settings):
+        return super().__call__(torch.log(x), **settings)
+
+
 class Single(Process):
     """Holds a tensor that is neither parameter nor buffer, and so stays in single precision."""
 
@@ -290,6 +296,10 @@ REFUSED = {
         variant(Doubled),
         r"gp must predict what its mean, kernel and variational dist.* off by",
     ),
+    "undefined": (
+        variant(Infinite),
+        r"gp must take erased inputs .*, got NaN or infinity as what it makes of",
+    ),
     "fewer inputs": (variant(Dropped), r"gp must hand each row of erased inputs to its variational strategy"),
     "single precision": (
         variant(Single),
@@ -334,3 +344,22 @@ def test_images_reach_a_network_as_they_are():
     np.testing.assert_array_equal(belief(one)[0], belief(other)[0])
     with pytest.raises(ValueError, match=r"gp must take records inputs of shape \(2, 3\) .*, got"):
         settle(DeepCall(), likelihood, (np.ones((40, 3)), TARGETS), key=KEY)
+
+
+def test_inducing_inputs_that_are_the_training_inputs():
+    """GPyTorch takes a short cut where it is asked for just these, which is the same to its jitter."""
+
+    def strategy(gp, points, _):
+        return UNWHITENED(gp, torch.tensor(X), CHOLESKY(len(X)))
+
+    gp, likelihood = Process(strategy), gaussian_likelihood()
+    # The first call starts from the prior.
+    gp.variational_strategy.variational_params_initialized.fill_(0)
+    gp(torch.tensor(X))
+    settled, found = settle(gp, likelihood, tensors(X, TARGETS), key=KEY)
+    assert found.converged
+    recovered, result = unlearn(settled, likelihood, tensors(X[ERASED], TARGETS[ERASED]), key=KEY)
+    assert result.trusted
+    other, _ = settle(gp, likelihood, tensors(X[REMAINING], TARGETS[REMAINING]), key=KEY)
+    for own, expected in zip(predictions(recovered, likelihood), predictions(other, likelihood), strict=True):
+        np.testing.assert_allclose(own, expected, atol=1e-6)

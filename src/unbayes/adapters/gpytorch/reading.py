@@ -45,7 +45,10 @@ class Reading(NamedTuple):
         """Records as the model takes them; what is no pair of arrays is left for the model to refuse."""
         if not isinstance(given, tuple | list) or len(given) != 2:
             return given
-        targets = np.asarray(to_array(given[1]))
+        try:
+            targets = np.asarray(to_array(given[1]))
+        except ValueError:  # Rows of different lengths.
+            return given
         x = self._inputs(to_array(given[0]), f"{name} inputs")
         if targets.ndim == 1 and len(targets) != len(x):
             raise ValueError(f"{name} must pair inputs and targets, got {len(x)} and {len(targets)}")
