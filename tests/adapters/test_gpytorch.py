@@ -432,3 +432,33 @@ def test_nothing_of_the_erased_records_is_left():
     assert rows_found(memory, rows) == 8
     assert rows_found((gp, settled, found, recovered, result), rows) == 0
     assert rows_found((gp, settled, found, recovered, result), X) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_records_are_known_again(dtype):
+    gp, likelihood = Process(dtype=dtype), gaussian_likelihood(dtype)
+    set_belief(gp, *optimum(gp, slice(None)))
+
+    def records(rows, shift=0.0):
+        return tensors(X[rows], TARGETS[rows] + shift, dtype=dtype)
+
+    memory = remember(gp, likelihood, records(slice(None)), 20, key=KEY)
+    with pytest.raises(ValueError, match="1 of 1 are not: row 0"):
+        unlearn(gp, likelihood, records(slice(0, 1), 1e6), memory=memory, key=KEY)
+    recovered, result = unlearn(gp, likelihood, records(slice(0, 5)), memory=memory, key=KEY)
+    # The memory that comes back serves the module that comes back, and no other.
+    with pytest.raises(ValueError, match="5 of 5 are not"):
+        unlearn(recovered, likelihood, records(slice(0, 5)), memory=result.memory, key=KEY)
+    with pytest.raises(ValueError, match="kept for this posterior"):
+        unlearn(recovered, likelihood, records(slice(5, 9)), memory=memory, key=KEY)
+
+
+def test_inducing_points_that_are_erased_records_are_named():
+    gp, likelihood = Process(), gaussian_likelihood()
+    with torch.no_grad():
+        gp.variational_strategy.inducing_points[:3] = torch.from_numpy(X[:3])
+    set_belief(gp, *optimum(Process(), slice(None)))
+    gp, _ = settle(gp, likelihood, tensors(X, TARGETS), key=KEY)
+    _, result = unlearn(gp, likelihood, tensors(X[1:9], TARGETS[1:9]), key=KEY)
+    total = len(gp.variational_strategy.inducing_points)
+    assert result.caveats[0].startswith(f"2 of the {total} inducing inputs are inputs of erased records")

@@ -200,3 +200,15 @@ def test_a_memory_belongs_to_its_posterior_and_model():
     result.memory.require_kin(result.posterior, same)
     with pytest.raises(ValueError, match="kept for this posterior"):
         result.memory.require_kin(fitted.posterior, same)
+
+
+def test_a_memory_of_another_fit_is_not_saved(tmp_path):
+    problem = logistic()
+    fitted = ub.fit(problem.model, problem.full, key=KEY)
+    other = ub.fit(problem.model, problem.remaining, key=KEY)
+    with pytest.raises(ValueError, match="kept for this posterior"):
+        ub.save(tmp_path / "model.unbayes", fitted.posterior, problem.model, memory=other.memory)
+    refined = ub.refine(fitted.posterior, problem.model, problem.remaining, key=KEY)
+    ub.save(tmp_path / "model.unbayes", refined.posterior, problem.model, memory=refined.memory)
+    saved = ub.load(tmp_path / "model.unbayes")
+    saved.memory.require_kin(saved.posterior, saved.model)

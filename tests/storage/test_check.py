@@ -284,7 +284,7 @@ FAULTS = {
     "coreset whose arrays differ in length": (
         "coreset",
         array("memory.coreset.targets", np.zeros(4)),
-        r"memory\.coreset\.targets must be any type of shape \(n\), got float64 of shape \(4,\)",
+        r"memory\.coreset\.targets must be any type of shape \(n, \.\.\.\), got float64 of shape \(4,\)",
     ),
     "coreset with a negative variance": (
         "coreset",
@@ -501,9 +501,9 @@ class TestPrecision:
             ("statistics.records", True, r"statistics\.records must be int, got True"),
             ("statistics.origin", 3, r"statistics\.origin must be str, got 3"),
             (
-                "statistics.identifiers",
+                "statistics.ids",
                 {"tuple": [3]},
-                r"statistics\.identifiers must be tuple\[str, \.\.\.\], got",
+                r"statistics\.ids must be tuple\[str, \.\.\.\], got",
             ),
         ],
     )

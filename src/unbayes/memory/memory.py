@@ -182,6 +182,11 @@ class Memory(Storable):
     def sight(self, rows: Any, ids: Sequence[str] | None = None) -> Sighting:
         """Look for records, as `model.rows` returned them, or for their identifiers."""
         self.require_ids(ids)
+        if self.coreset is not None and self.coreset_marks is None and not self.is_stand_in:
+            raise ValueError(
+                "memory must know its records by marks, got one of an earlier version, whose erased records "
+                "could not be found and dropped; keep a new one, or give none"
+            )
         if self.marker is None:
             return Sighting()
         if self.roster is not None:

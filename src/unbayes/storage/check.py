@@ -58,6 +58,11 @@ def check_fit(
         )
     if memory is None:
         return
+    if model is not None:
+        try:
+            memory.require_kin(posterior, model)
+        except ValueError as wrong:
+            raise error(str(wrong)) from wrong
     if memory.curvature is not None and memory.curvature.linear.shape != (posterior.dim,):
         raise error(
             f"memory.curvature must have {posterior.dim} parameters to fit the posterior, "

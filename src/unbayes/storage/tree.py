@@ -63,10 +63,10 @@ def rebuild(node: Any, path: str, arrays: dict[str, np.ndarray], functions: dict
 def _rebuild_object(name: str, parts: dict, path: str, arrays, functions) -> Any:
     if (cls := find_class(name)) is None:
         raise UnreadableFile(f"{path} is of the class {name!r}, which this version does not know")
-    parts = {**cls.later_fields, **parts}
-    if set(parts) != {field.name for field in dataclasses.fields(cls)}:
+    if {*cls.later_fields, *parts} != {field.name for field in dataclasses.fields(cls)}:
         raise UnreadableFile(f"{path} has the fields {sorted(parts)}, not those of {name}")
-    fields = {key: rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}
+    found = {key: rebuild(part, f"{path}.{key}", arrays, functions) for key, part in parts.items()}
+    fields = {**cls.later_fields, **found}
     try:
         found = cls.from_stored(fields)
     except Exception as error:

@@ -61,10 +61,14 @@ def require_possible(measures: Measures, rounding: float) -> None:
     if left is None:
         return
     if measures.is_exact and not left > -rounding:
-        raise ValueError(
-            "erased holds more evidence than the posterior has beyond its prior; "
-            "some of these records cannot have been part of its training data"
-        )
+        unsettled = measures.stationarity
+        reason = "some of these records cannot have been part of its training data"
+        if unsettled is not None and unsettled > rounding:
+            reason = (
+                f"it was not trained to convergence (a step would still move it by {unsettled:.2g} nats; "
+                f"settle it first), or {reason}"
+            )
+        raise ValueError(f"erased holds more evidence than the posterior has beyond its prior; {reason}")
     # Sampled integrals over wide predictors are off by more than any sensible limit: doubted, never refused.
     if left < -REFUSED_EXCESS and not measures.is_sampled:
         raise ValueError(
@@ -303,7 +307,8 @@ def _stationarity(measures: Measures) -> Doubt | None:
         return None
     return Doubt(
         f"training had not converged: a step of it would still have moved the belief by {left:.2g} nats, "
-        f"beside {change:.2g} nats that unlearning moved it"
+        f"beside {change:.2g} nats that unlearning moved it; settle it first (`settle` of an adapter, or "
+        "`refine`), then remember and unlearn"
     )
 
 

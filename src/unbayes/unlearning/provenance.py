@@ -5,6 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Int
 
 from unbayes._numerics.records import count, padded, take
 from unbayes.memory import Memory
@@ -128,16 +129,15 @@ def measured(memory: Memory | None, statistics: Statistics) -> dict[str, Any]:
 
 def caveats(model: AbstractModel, memory: Memory | None, statistics: Statistics) -> tuple[str, ...]:
     """What was not unlearned, or could not be checked."""
-    found = []
+    found: list[str] = []
     retained = statistics.provenance.retained
-    if retained is not None and (held := int((np.asarray(retained) > 0).sum())):
-        found.append(
-            f"{held} of the {len(np.asarray(retained))} inducing inputs are inputs of erased records, and "
-            "stay in the model"
-        )
+    found += () if retained is None else inducing_caveats(retained)
     found += model.caveats
     if memory is None:
-        found.append("without a memory, nobody checked that this posterior was trained with this model")
+        found.append(
+            "without a memory, nobody checked that this posterior was trained with this model, and until it "
+            "converged"
+        )
     if (memory is None or memory.roster is None) and not statistics.ids:
         found.append("without a roster in the memory, records that were erased before are not noticed")
     return tuple(found)
@@ -161,12 +161,24 @@ def _refusal(found: np.ndarray, ids: tuple[str, ...] | None) -> str:
 
 
 def _retained(model: AbstractModel, rows: Any) -> np.ndarray | None:
-    """How many rows have each of the inputs that the model itself holds."""
     if model.kept_inputs is None or rows is None:
         return None
-    inputs, held = np.asarray(rows[0], np.float64), np.asarray(model.kept_inputs, np.float64)
+    return count_inputs(rows[0], model.kept_inputs)
+
+
+def count_inputs(inputs: Any, held: Any) -> Int[np.ndarray, " m"]:
+    """How many inputs, shape (n, k), equal each of those that a model itself holds, shape (m, k)."""
+    inputs, held = np.asarray(inputs, np.float64), np.asarray(held, np.float64)
     limit = SAME_INPUT * np.abs(held).max(0, initial=0)
     return np.array([(np.abs(inputs - each) <= limit).all(1).sum() for each in held], np.int32)
+
+
+def inducing_caveats(counts: Any) -> tuple[str, ...]:
+    """A sentence on inducing inputs that are inputs of erased records, by `count_inputs`; or none."""
+    if not (held := int((np.asarray(counts) > 0).sum())):
+        return ()
+    total = len(np.asarray(counts))
+    return (f"{held} of the {total} inducing inputs are inputs of erased records, and stay in the model",)
 
 
 def _weighed(

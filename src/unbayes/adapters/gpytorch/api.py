@@ -4,6 +4,7 @@
 
 import copy
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jaxtyping import PRNGKeyArray
 from unbayes import memory as memories
 from unbayes._validation import require_key
 from unbayes.adapters._torch import Guard
-from unbayes.adapters.gpytorch.reading import read
+from unbayes.adapters.gpytorch.reading import Reading, read
 from unbayes.inference.ascent import stationarity
 from unbayes.memory import Memory
 from unbayes.progress import AbstractProgress
@@ -22,6 +23,7 @@ from unbayes.training import refine
 from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning import unlearn as unlearn_from_posterior
 from unbayes.unlearning.methods.auto import Auto
+from unbayes.unlearning.provenance import Missing, inducing_caveats
 
 AUTO = Auto()
 # Stationarity, in nats, at which settling stops: a belief that is off by a hundred-thousandth of its width.
@@ -59,6 +61,8 @@ def unlearn(
     *,
     memory: Memory | None = None,
     method: AbstractMethod = AUTO,
+    ids: Iterable[Any] | None = None,
+    missing: Missing = "refuse",
     key: PRNGKeyArray,
     in_place: bool = False,
     progress: AbstractProgress | None = None,
@@ -80,7 +84,7 @@ def unlearn(
         The pair (inputs, targets) of the records D_e, tensors or arrays; labels are 0 and 1, or −1 and 1.
     memory
         What `remember` kept of the training set: the more of it, the closer the result.
-    method, key, progress
+    method, ids, missing, key, progress
         As for `unbayes.unlearn`.
     in_place
         Whether to change `gp` itself, instead of a copy. If anything fails, it stays as it was. A module that
@@ -102,16 +106,27 @@ def unlearn(
             reading.records(erased, "erased"),
             memory=memory,
             method=method,
+            ids=ids,
+            missing=missing,
             key=key,
             progress=progress,
         )
         if in_place:
             guard.swap(lambda: reading.write(gp, result.posterior))
-            return gp, result
-        recovered = _copied(gp)
-        guard.require_unchanged()
-        reading.write(recovered, result.posterior)
-    return recovered, result
+            recovered = gp
+        else:
+            recovered = _copied(gp)
+            guard.require_unchanged()
+            reading.write(recovered, result.posterior)
+        return recovered, _completed(result, read(recovered, likelihood), reading.kept_inputs(erased))
+
+
+def _completed(result: Unlearned, recovered: Reading, counts: Any) -> Unlearned:
+    """The result with a memory for the module as it was written, in its own type, and what stays in it."""
+    memory = result.memory
+    if memory is not None:
+        memory = memory.kept_for(recovered.posterior, recovered.model)
+    return dataclasses.replace(result, memory=memory, caveats=(*inducing_caveats(counts), *result.caveats))
 
 
 def settle(
@@ -176,6 +191,7 @@ def remember(
     records: Any,
     size: int,
     *,
+    ids: Iterable[Any] | None = None,
     key: PRNGKeyArray,
 ) -> Memory:
     """Keep what later unlearning can use, while the training records are still at hand.
@@ -189,6 +205,8 @@ def remember(
     size
         Number of records to keep; these are training data, and to be protected as such. 0 keeps how well
         training has converged and, for a mean-field distribution, how its parameters depend on each other.
+    ids
+        One identifier for each record, by which `unlearn` will know it; else its digits do.
     key
         Key of the draw.
     """
@@ -199,7 +217,7 @@ def remember(
         reading = read(gp, likelihood)
         given = reading.records(records, "records")
         left = _stationarity(reading, given)
-        return memories.remember(reading.posterior, reading.model, given, size, left, key=key)
+        return memories.remember(reading.posterior, reading.model, given, size, left, ids=ids, key=key)
 
 
 def _stationarity(reading, given) -> float:

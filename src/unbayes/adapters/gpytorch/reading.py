@@ -16,6 +16,7 @@ from unbayes.adapters.gpytorch.likelihoods import read_likelihood, read_targets
 from unbayes.adapters.gpytorch.process import GivenFeatures, Process
 from unbayes.models import LinearModel, to_float_array
 from unbayes.posteriors import AbstractGaussian, DiagonalGaussian, FullGaussian
+from unbayes.unlearning.provenance import count_inputs
 
 # The last one computes the same as the first, and is not in every version of GPyTorch.
 STRATEGIES = (
@@ -57,6 +58,12 @@ class Reading(NamedTuple):
         belief = np.asarray(self.posterior.mean), np.asarray(self.posterior.covariance)
         columns = self.process.columns(x, *belief, f"{name} inputs")
         return columns, read_targets(self.likelihood, targets)
+
+    def kept_inputs(self, given: Any) -> np.ndarray:
+        """How many of the given records have each of the inducing points as their input."""
+        points = to_array(self.process.strategy.inducing_points)
+        x = self._inputs(to_array(given[0]), "inputs")
+        return count_inputs(x, points) if x.shape[1:] == points.shape[1:] else np.zeros(len(points), np.int32)
 
     def _inputs(self, x: Any, name: str) -> np.ndarray:
         """Finite numbers; only a module that changes its inputs first may take another number of columns."""
