@@ -35,6 +35,8 @@ from unbayes.models import SquaredExponential
 
 @pytest.mark.parametrize("name", ["linear", "logistic", "process", "process classes"])
 @pytest.mark.long
+# Of class weights 1000 and 0.0001 side by side; scikit-learn ignores this in its own tests too.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learns_own_checks(name):
     estimator = clone(ESTIMATORS[name])
     if is_classifier(estimator):
