@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from adapters.sklearn_cases import ESTIMATORS, data, fitted, prediction
-from unbayes.adapters.sklearn import unlearn
+from unbayes.adapters.sklearn import BayesianLinearRegression, SparseGPRegressor, unlearn
 
 
 @pytest.mark.parametrize("name", ["linear", "logistic"])
@@ -63,3 +63,19 @@ def test_inducing_inputs_that_are_erased_records_are_named_over_several_calls():
     estimator = clone(ESTIMATORS["process"]).set_params(inducing_inputs=X[:8]).fit(X, y)
     estimator.unlearn(X[:2], y[:2]).unlearn(X[2:3], y[2:3]).unlearn(X[50:60], y[50:60])
     assert "3 of the 8 inducing inputs" in estimator.last_unlearning_.caveats[0]
+
+
+def test_what_was_chosen_with_the_records_in_sight_is_named():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = X @ [1.0, 2.0] + 0.1 * rng.normal(size=60)
+    sentence = "chosen with the erased records in sight, until `refit` chooses anew: "
+    automatic = BayesianLinearRegression().fit(X, y).unlearn(X[:3], y[:3])
+    names = "the centre of the inputs, noise_scale, prior_scale"
+    assert automatic.last_unlearning_.caveats == (sentence + names,)
+    # Parameters that change after `fit` chose nothing.
+    fixed = BayesianLinearRegression(noise_scale=0.1, prior_scale=1.0, fit_intercept=False).fit(X, y)
+    fixed.set_params(noise_scale="auto")
+    assert fixed.unlearn(X[:3], y[:3]).last_unlearning_.caveats == ()
+    process = SparseGPRegressor(n_inducing=10, lengthscale=1.0, signal_scale=1.0, noise_scale=0.1).fit(X, y)
+    assert process.unlearn(X[:3], y[:3]).last_unlearning_.caveats[-1] == sentence + "the inducing inputs"

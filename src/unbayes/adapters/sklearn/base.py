@@ -30,6 +30,8 @@ from unbayes.unlearning.provenance import Missing
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
 COUNT = Interval(Integral, 1, None, closed="left")
+# Parameters that "auto" leaves to `fit`.
+CHOSEN = ("noise_scale", "prior_scale", "lengthscale", "signal_scale")
 # Gigabytes from which a dense copy of sparse inputs may come as a surprise: an eighth of a small computer's.
 LARGE_DENSE = 1.0
 
@@ -47,6 +49,7 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
 
     random_state: Any
     _state: State
+    _chosen: list[str]
 
     @abc.abstractmethod
     def fit(self, X, y, sample_weight=None, *, ids=None) -> Self:
@@ -104,7 +107,7 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
                 )
             with jax.enable_x64(True):
                 state, result = self._state.unlearn(X, targets, weights, ids=ids, missing=missing)
-            result = dataclasses.replace(result, caveats=(*result.caveats, *caveats))
+            result = dataclasses.replace(result, caveats=(*result.caveats, *self._own_caveats(), *caveats))
             self._adopt(state, last_unlearning_=result)
         return result
 
@@ -184,9 +187,26 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
         with vars(self).setdefault("_lock", threading.RLock()):
             yield
 
+    def _choices(self) -> list[str]:
+        """What `fit` chooses by looking at the records, by the present parameters."""
+        chosen = ["the centre of the inputs"] if getattr(self, "fit_intercept", False) else []
+        chosen += [name for name in CHOSEN if isinstance(getattr(self, name, None), str)]
+        if "inducing_inputs" in self.get_params(deep=False) and self.get_params()["inducing_inputs"] is None:
+            chosen.append("the inducing inputs")
+        return chosen
+
+    def _own_caveats(self) -> tuple[str, ...]:
+        if not self._chosen:
+            return ()
+        return (
+            f"chosen with the erased records in sight, until `refit` chooses anew: {', '.join(self._chosen)}",
+        )
+
     def _adopt(self, state: State, **attributes: Any) -> Self:
         """Change to another state, with all that follows from it, in one step that cannot be interrupted."""
         vars(self).pop("last_unlearning_", None)
+        if "last_unlearning_" not in attributes:
+            attributes["_chosen"] = self._choices()
         vars(self).update(_state=state, **self._described(state), **attributes)
         return self
 
