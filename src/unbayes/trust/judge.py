@@ -118,7 +118,8 @@ def _kept_width(measures: Measures) -> Doubt | None:
     if share > REFUSED_SHARE:
         reason = (
             f"the erased records hold {share:.0%} of the belief's precision in some direction, and taking it "
-            "away would leave none: only the mean was moved, the belief is as narrow as before; retrain"
+            f"away would leave none: only the mean was moved, by {measures.step or 0.0:.0%} of a step, and "
+            "the belief is as narrow as before; retrain"
         )
         return Doubt(reason, Verdict.RETRAIN)
     return Doubt(
@@ -198,6 +199,8 @@ def _unsettled(measures: Measures) -> Doubt | None:
     """A correction that did not reach its fixed point."""
     if measures.unsettled is None or measures.unsettled <= DOUBTED_UNSETTLED * (measures.change or 0.0):
         return None
+    if measures.coverage is None:
+        return Doubt("the memory's records give no answer that settles, so this is one step without them")
     return Doubt("the remaining records' answer did not settle; refine, or retrain")
 
 
