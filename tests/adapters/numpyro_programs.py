@@ -155,3 +155,96 @@ def network() -> Case:
             numpyro.sample("y", dist.Normal(jnp.tanh(with_bias @ inner) @ outer, 0.2), obs=y)
 
     return Case(program, {"x": x, "y": y}, {"hidden": 4}, poisoned)
+
+
+# Applicants to Berkeley's six largest departments, men and women, in 1973: applications and admissions.
+APPLICATIONS = np.array([[825, 108], [560, 25], [325, 593], [417, 375], [191, 393], [373, 341]])
+ADMITTED = np.array([[512, 89], [353, 17], [120, 202], [138, 131], [53, 94], [22, 24]])
+
+
+def admissions() -> Case:
+    """Every applicant a record; departments differ in level and in how they treat men, not centred."""
+    applications, admitted = APPLICATIONS.ravel(), ADMITTED.ravel()
+    cell = np.repeat(np.arange(12), applications)
+    rank = np.arange(len(cell)) - np.repeat(np.cumsum(applications) - applications, applications)
+    admit = (rank < admitted[cell]).astype(np.int32)
+    department, male = (cell // 2).astype(np.int32), (1.0 - cell % 2)
+
+    def program(department, male, admit=None):
+        centre = numpyro.sample("centre", dist.Normal(0, jnp.array([4.0, 1.0])))
+        spread = numpyro.sample("spread", dist.HalfNormal(jnp.ones(2)))
+        factor = numpyro.sample("factor", dist.LKJCholesky(2, concentration=2.0))
+        z = numpyro.sample("z", dist.Normal(jnp.zeros((6, 2)), 1))
+        effect = centre + z @ (spread[:, None] * factor).T
+        logits = effect[department, 0] + effect[department, 1] * male
+        with numpyro.plate("applicants", len(male)):
+            numpyro.sample("admit", dist.Bernoulli(logits=logits), obs=admit)
+
+    erased = np.random.default_rng(8).choice(len(cell), 25, replace=False)
+    return Case(program, {"department": department, "male": male, "admit": admit}, {}, erased)
+
+
+def mortality() -> Case:
+    """Deaths by age, place and year: a random walk over ages, places within regions, a trend for each."""
+    rng = np.random.default_rng(5)
+    ages, regions, places, years = 8, 3, 9, 6
+    region_of = np.repeat(np.arange(regions), places // regions)
+    age, place, year = (each.ravel() for each in np.indices((ages, places, years)).astype(np.int32))
+    level = -6 + 0.6 * np.arange(ages)
+    where = 0.3 * rng.normal(size=regions)[region_of] + 0.15 * rng.normal(size=places)
+    population = rng.integers(200, 4000, size=len(age)).astype(np.int32)
+    logits = level[age] + where[place] - 0.03 * year + 0.05 * rng.normal(size=len(age))
+    deaths = rng.binomial(population, 1 / (1 + np.exp(-logits))).astype(np.int32)
+
+    def program(age, place, year, population, deaths=None):
+        spread = numpyro.sample("spread", dist.HalfNormal(1.0).expand([6]).to_event(1))
+        base = numpyro.sample("base", dist.Normal(0, 10))
+        drift = numpyro.sample("drift", dist.Normal(0, 1).expand([ages]).to_event(1))
+        regional = numpyro.sample("regional", dist.Normal(0, 1).expand([2, regions]).to_event(2))
+        local = numpyro.sample("local", dist.Normal(0, 1).expand([2, places]).to_event(2))
+        trend_of_age = numpyro.sample("trend_of_age", dist.Normal(0, 1).expand([ages]).to_event(1))
+        by_age = base + spread[0] * jnp.cumsum(drift)
+        by_place = spread[1] * regional[0, region_of] + spread[2] * local[0]
+        trend = (spread[3] * regional[1, region_of] + spread[4] * local[1])[place]
+        trend = trend + spread[5] * trend_of_age[age]
+        logits = by_age[age] + by_place[place] + trend * year
+        with numpyro.plate("cells", len(age)):
+            numpyro.sample("deaths", dist.Binomial(population, logits=logits), obs=deaths)
+
+    records = {"age": age, "place": place, "year": year, "population": population, "deaths": deaths}
+    return Case(program, records, {}, np.flatnonzero((place == 2) & (year >= 4)))
+
+
+def zero_inflated() -> Case:
+    """Fish caught by parties of visitors, many of whom did not fish."""
+    rng = np.random.default_rng(6)
+    x = np.stack([rng.integers(0, 4, 250), rng.integers(0, 2, 250), rng.integers(1, 5, 250)], 1).astype(float)
+    rate = np.exp(-1.0 - 0.8 * x[:, 0] + 0.9 * x[:, 1] + 0.6 * x[:, 2])
+    y = np.where(rng.random(250) < 0.4, 0, rng.poisson(rate)).astype(np.int32)
+
+    def program(x, y=None):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([2, 4]).to_event(2))
+        with_bias = jnp.concatenate([jnp.ones((len(x), 1)), x], axis=1)
+        gate, rate = with_bias @ beta[0], jnp.exp(with_bias @ beta[1])
+        with numpyro.plate("parties", len(x)):
+            numpyro.sample("y", dist.ZeroInflatedPoisson(1 / (1 + jnp.exp(-gate)), rate), obs=y)
+
+    return Case(program, {"x": x, "y": y}, {}, np.argsort(y)[-12:])
+
+
+def horseshoe() -> Case:
+    """Sparse linear regression with a horseshoe prior."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(100, 12))
+    y = x @ np.r_[2.0, -1.5, 1.0, np.zeros(9)] + 0.7 * rng.normal(size=100)
+
+    def program(x, y=None):
+        width = x.shape[1]
+        local = numpyro.sample("local", dist.HalfCauchy(1).expand([width]).to_event(1))
+        overall = numpyro.sample("overall", dist.HalfCauchy(1))
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([width]).to_event(1))
+        noise = numpyro.sample("noise", dist.HalfNormal(1.0))
+        with numpyro.plate("data", len(x)):
+            numpyro.sample("y", dist.Normal(x @ (overall * local * beta), noise), obs=y)
+
+    return Case(program, {"x": x, "y": y}, {}, furthest(x[:, 0], 10))

@@ -14,6 +14,7 @@ from unbayes.trust.limits import (
     DOUBTED_SHARE_ALONE,
     DOUBTED_SHRINKAGE,
     DOUBTED_STATIONARITY,
+    DOUBTED_STATIONARITY_ALONE,
     DOUBTED_UNCERTAINTY,
     DOUBTED_UNLIKELIHOOD,
     DOUBTED_UNSETTLED,
@@ -185,7 +186,8 @@ def _kept_width(measures: Measures) -> Doubt | None:
     if share > REFUSED_SHARE:
         reason = (
             f"the erased records hold {share:.0%} of the belief's precision in some direction, and taking it "
-            "away would leave none: only the mean was moved, the belief is as narrow as before; retrain"
+            f"away would leave none: only the mean was moved, by {measures.step or 0.0:.0%} of a step, and "
+            "the belief is as narrow as before; retrain"
         )
         return Doubt(reason, Verdict.RETRAIN)
     return Doubt(
@@ -265,6 +267,8 @@ def _unsettled(measures: Measures) -> Doubt | None:
     """A correction that did not reach its fixed point."""
     if measures.unsettled is None or measures.unsettled <= DOUBTED_UNSETTLED * (measures.change or 0.0):
         return None
+    if measures.coverage is None:
+        return Doubt("the memory's records give no answer that settles, so this is one step without them")
     return Doubt("the remaining records' answer did not settle; refine, or retrain")
 
 
@@ -303,7 +307,9 @@ def _shrinkage(measures: Measures) -> Doubt | None:
 def _stationarity(measures: Measures) -> Doubt | None:
     """A posterior that was not trained to convergence."""
     left, change = measures.stationarity, measures.change
-    if left is None or change is None or left <= DOUBTED_STATIONARITY * change:
+    if left is None or change is None:
+        return None
+    if left <= min(DOUBTED_STATIONARITY * change, DOUBTED_STATIONARITY_ALONE * measures.dim):
         return None
     return Doubt(
         f"training had not converged: a step of it would still have moved the belief by {left:.2g} nats, "

@@ -8,6 +8,8 @@ import unbayes as ub
 from moon import moon
 from problems import KEY, linear_gaussian, logistic, split, take
 from unbayes.metrics import parameter_kl, predictive_kl
+from unbayes.unlearning.methods import natural_gradient
+from unbayes.unlearning.methods.coreset_correction import coreset_correction
 
 
 def poisson(erased: int = 20):
@@ -157,3 +159,20 @@ def test_single_precision():
         answered = ub.unlearn(full.posterior, problem.model, problem.erased, memory=full.memory, key=KEY)
         after, before = (parameter_kl(q, retrained).value for q in (answered.posterior, one))
         assert after < 0.5 * before
+
+
+@pytest.mark.parametrize("stationarity", [np.inf, 1e3])
+def test_an_answer_that_does_not_settle_leaves_one_step_with_a_doubt(monkeypatch, stationarity):
+    problem = logistic(erased=40)
+    full, _ = _train(problem, memory=60)
+    one = ub.unlearn(full.posterior, problem.model, problem.erased, key=KEY)
+
+    def wandering(*arguments):
+        return coreset_correction(*arguments)._replace(stationarity=stationarity)
+
+    monkeypatch.setattr(natural_gradient, "coreset_correction", wandering)
+    result = ub.unlearn(full.posterior, problem.model, problem.erased, memory=full.memory, key=KEY)
+    np.testing.assert_allclose(result.posterior.mean, one.posterior.mean, atol=1e-12)
+    np.testing.assert_allclose(result.posterior.covariance, one.posterior.covariance, atol=1e-12)
+    assert result.verdict == "doubtful"
+    assert any("this is one step without them" in doubt for doubt in result.doubts)

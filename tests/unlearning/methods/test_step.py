@@ -66,17 +66,19 @@ def quadratic(curvature: float, pull: float) -> ub.DensityModel:
 
 @pytest.mark.parametrize("family", [ub.FullGaussian, ub.DiagonalGaussian])
 @pytest.mark.parametrize(
-    ("curvature", "verdict", "sentence"),
+    ("curvature", "taken", "verdict", "sentence"),
     [
-        (-0.3, "doubtful", "had made the belief wider"),
-        (1.5, "retrain", "hold 150% of the belief's precision"),
+        (-0.3, 1, "doubtful", "had made the belief wider"),
+        (1.5, 1 / 1.5, "retrain", "hold 150% of the belief's precision"),
+        (20.0, 1 / 20, "retrain", "only the mean was moved, by 5% of a step"),
     ],
 )
-def test_what_is_no_part_of_the_precision_leaves_it_alone(family, curvature, verdict, sentence):
+def test_what_is_no_part_of_the_precision_leaves_it_alone(family, curvature, taken, verdict, sentence):
     belief = family.standard(2)
     result = ub.unlearn(belief, quadratic(curvature, pull=0.4), np.ones((1, 1)), key=KEY)
     np.testing.assert_allclose(result.posterior.covariance, np.eye(2), atol=1e-12)
-    np.testing.assert_allclose(result.posterior.mean, -0.4, atol=1e-12)
+    np.testing.assert_allclose(result.posterior.mean, -0.4 * taken, atol=1e-12)
+    assert result.trust.measures.step == pytest.approx(taken)
     assert result.verdict == verdict
     assert any(sentence in doubt for doubt in result.doubts)
 

@@ -4,26 +4,34 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 from numpyro.infer.autoguide import AutoGuide
 
 import unbayes.memory
 import unbayes.unlearning
+from unbayes._numerics.quadrature import Nodes, random_nodes
 from unbayes._validation import require_key
 from unbayes.adapters.numpyro.arguments import separate
 from unbayes.adapters.numpyro.guides import AbstractTrained, Laplace, LowRank, read
 from unbayes.adapters.numpyro.program import Program
-from unbayes.inference.ascent import stationarity
+from unbayes.inference.ascent import Bound, stationarity
 from unbayes.memory import Memory
 from unbayes.metrics import parameter_kl
-from unbayes.posteriors import AbstractGaussian, AbstractVariational
+from unbayes.posteriors import AbstractGaussian, AbstractPrecision, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
+from unbayes.training import refine
 from unbayes.trust import judge
 from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning.methods.auto import Auto
+from unbayes.unlearning.provenance import Missing
 
 AUTO = Auto()
+# Draws on which a settled guide must be no worse than before. Its own steps rest on fewer nodes, always the
+# same, which a belief with heavy tails can come to fit in place of the posterior.
+CHECKS = 2048
 
 
 class UnlearnedGuide(NamedTuple):
@@ -48,6 +56,27 @@ class UnlearnedGuide(NamedTuple):
         return str(self.result)
 
 
+class Settled(NamedTuple):
+    """Parameters of a guide that is stationary, or nearer to it.
+
+    Attributes
+    ----------
+    params
+        For the guide, in place of `svi_result.params`; those that were given where no step made them better.
+    guide
+        A copy of the guide without the data that it was set up with. That of an `AutoLaplaceApproximation`
+        takes its covariance from here.
+    before, after
+        KL, in nats, from the guide to its own full natural-gradient step on all records: zero where training
+        has converged.
+    """
+
+    params: dict[str, Any]
+    guide: AutoGuide
+    before: float
+    after: float
+
+
 def unlearn(
     model: Callable[..., Any],
     guide: AutoGuide,
@@ -56,6 +85,7 @@ def unlearn(
     key: PRNGKeyArray,
     memory: Memory | None = None,
     method: AbstractMethod = AUTO,
+    missing: Missing = "refuse",
     progress: AbstractProgress | None = None,
     **kwargs: Any,
 ) -> UnlearnedGuide:
@@ -84,8 +114,8 @@ def unlearn(
         Key of whatever is random.
     memory
         What `remember` kept; it brings the result closer to retraining, that of a mean-field guide most.
-    method
-        How; see `unbayes.unlearn`.
+    method, missing
+        How, and what to do with records that the memory does not know; see `unbayes.unlearn`.
     progress
         A `ProgressBar()`, say.
     """
@@ -93,11 +123,19 @@ def unlearn(
     trained, posterior, program, erased = _translate(model, guide, params, args, kwargs, key)
     _require_same_arguments(memory, erased)
     result = unbayes.unlearning.unlearn(
-        posterior, program, erased, memory=memory, method=method, key=key, progress=progress
+        posterior, program, erased, memory=memory, method=method, missing=missing, key=key, progress=progress
     )
     found = trained.with_posterior(result.posterior)
     if isinstance(found, LowRank):
+        assert isinstance(posterior, FullGaussian)
+        if result.trust.measures.keeps_width:
+            sites = result.method.summarise(posterior, program, program.encode(erased), key=key)
+            result = _held_back(result, posterior, sites.natural.precision)
+            assert isinstance(result.posterior, FullGaussian)
+            found = found.with_posterior(result.posterior)
         result = _projected(result, posterior, found)
+    if result.memory is not None:
+        result = dataclasses.replace(result, memory=result.memory.kept_for(found.posterior, program))
     return UnlearnedGuide(found.params, found.bare, result)
 
 
@@ -135,6 +173,55 @@ def remember(
     return unbayes.memory.remember(posterior, program, evidence, size, left, key=key)
 
 
+def settle(
+    model: Callable[..., Any],
+    guide: AutoGuide,
+    params: Mapping[str, Any],
+    *args: Any,
+    passes: int = 10,
+    key: PRNGKeyArray,
+    **kwargs: Any,
+) -> Settled:
+    """Train a guide to its end by a few natural-gradient steps, before `remember` and before records go.
+
+    SVI leaves the noise of its last steps in the parameters, and often more. Unlearning takes the trained
+    belief to be stationary: what was left undone stands beside what it changes.
+
+    Parameters
+    ----------
+    model, guide, params
+        As for `unlearn`; the guide mean-field, full-rank or a Laplace approximation.
+    *args, **kwargs
+        The arguments of the model in training.
+    passes
+        Passes over the data, at most.
+    key
+        Key of the draws on which the outcome is checked.
+    """
+    require_key(key)
+    trained, posterior, program, evidence = _translate(model, guide, params, args, kwargs, key)
+    if isinstance(trained, LowRank) or not isinstance(posterior, AbstractGaussian):
+        raise TypeError(
+            "guide must be mean-field, full-rank or a Laplace approximation to be settled by natural "
+            f"gradients, got {type(guide).__name__}: train it on by SVI, with a smaller step size"
+        )
+    before = float(stationarity(posterior, program, evidence))
+    refined = refine(posterior, program, evidence, passes=passes, key=key)
+    other = program.nodes() if program.pointwise else random_nodes(key, program.dim, program.dtype, CHECKS)
+    assert isinstance(refined.posterior, AbstractGaussian)
+    assert refined.stationarity is not None
+    old, new = (float(_elbo(belief, program, evidence, other)) for belief in (posterior, refined.posterior))
+    if not new >= old:
+        return Settled(trained.params, trained.bare, before, before)
+    found = trained.with_posterior(refined.posterior)
+    return Settled(found.params, found.bare, before, refined.stationarity)
+
+
+@eqx.filter_jit
+def _elbo(gaussian: AbstractGaussian, program: Program, evidence: Any, nodes: Nodes):
+    return Bound(program, evidence, nodes).value(gaussian)
+
+
 def _translate(
     model, guide, params, args: tuple, kwargs: dict, key
 ) -> tuple[AbstractTrained, AbstractVariational, Program, Any]:
@@ -160,6 +247,25 @@ def _require_same_arguments(memory: Memory | None, erased: Any) -> None:
             "memory must hold the same arguments of the model, given in the same way, as args: its records "
             f"are {len(expected)} arrays with rows of shapes {expected}, got {len(given)} of {given}"
         )
+
+
+def _held_back(result: Unlearned, trained: FullGaussian, erased: AbstractPrecision) -> Unlearned:
+    """The result with a shorter step of the mean, where a low rank hides how parameters pull together.
+
+    The precision that a trained guide of low rank holds is right on average: tr(ΣH) = d for that of all the
+    data. If the erased records are like the others, their share of it is the same in every direction that
+    the guide describes well. A share along the step that is larger than their mean share says by how much the
+    step would go too far.
+    """
+    assert isinstance(result.posterior, FullGaussian)
+    move = result.posterior.mean - trained.mean
+    along = move @ (erased @ move) / (move @ (trained.natural.precision @ move))
+    mean_share = erased.trace_with(trained) / trained.dim
+    together = float(jnp.where((mean_share > 0) & (along > mean_share), along / mean_share, 1))
+    shorter = FullGaussian(trained.mean + move / together, trained.scale_tril)
+    measures = result.trust.measures
+    measures = measures._replace(step=(measures.step or 1.0) / together)
+    return dataclasses.replace(result, posterior=shorter, trust=judge(measures))
 
 
 def _projected(result: Unlearned, trained: AbstractVariational, found: LowRank) -> Unlearned:

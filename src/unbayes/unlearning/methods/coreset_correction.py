@@ -12,6 +12,7 @@ precision: where it knows too much it is damped, where too little stretched. Hal
 least, is left to the base.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -36,6 +37,9 @@ IGNORANCE = 0.05
 LARGEST_SAMPLE = 100
 # An ascent whose integrals are sampled comes to crawl: its steps are not quite the bound's gradient.
 PASSES, SAMPLED_PASSES, TOLERANCE = 500, 80, 1e-9
+# What may be left of the way to the fixed point, as a part of the change, before one step is preferred:
+# beyond half of it the ascent is no nearer to its end than to its start.
+LARGEST_REST = 0.5
 
 
 class Correction(NamedTuple):
@@ -64,6 +68,15 @@ class Correction(NamedTuple):
     stationarity: float
     coverage: float
     uncertainty: float
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the belief is nearer to the fixed point than the trained one is to one step.
+
+        Elsewhere the ascent refused its steps, or wandered: one step alone is the better answer.
+        """
+        numbers = (self.change, self.second_term, self.coverage, self.uncertainty)
+        return all(map(math.isfinite, numbers)) and self.stationarity <= LARGEST_REST * self.change
 
 
 def coreset_correction(
@@ -169,6 +182,8 @@ def _map_coreset(posterior, model: AbstractModel, one_step, coreset, weights, no
     # Through the map a belief looks wider or narrower, which changes the curvature of what sees it. Where
     # that makes things worse, as it may with hundreds of parameters, the coreset is left as it is.
     fitted = excess_of(whiten(_Mapped(model, map_, full.mean).site(full, coreset, nodes, weights).precision))
+    # A map that is nearly singular leaves no belief, to rounding, that a record could meet.
+    fitted = jnp.where(jnp.isfinite(fitted), fitted, jnp.inf)
     plain = excess_of(known - IGNORANCE * identity)
     map_ = jnp.where(fitted <= jnp.maximum(plain, 1), map_, identity)
     excess = jnp.maximum(jnp.minimum(fitted, plain), 1)

@@ -99,14 +99,15 @@ class NaturalGradient(AbstractMethod):
         coreset = None if memory is None else memory.remaining_coreset(statistics.matches)
         if coreset is not None and isinstance(natural.precision, DensePrecision) and not info.keeps_width:
             correction = coreset_correction(posterior, model, step, *coreset, model.nodes(self.nodes))
-            found, natural = correction.posterior, correction.natural
-            measured |= {
-                "change": correction.change,
-                "second_term": correction.second_term,
-                "coverage": correction.coverage,
-                "uncertainty": correction.uncertainty,
-                "unsettled": correction.stationarity,
-            }
+            measured["unsettled"] = correction.stationarity
+            if correction.is_settled:
+                found, natural = correction.posterior, correction.natural
+                measured |= {
+                    "change": correction.change,
+                    "second_term": correction.second_term,
+                    "coverage": correction.coverage,
+                    "uncertainty": correction.uncertainty,
+                }
         return Solution(found, measured=measured, curvature=None if curvature is None else natural)
 
 

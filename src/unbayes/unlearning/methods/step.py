@@ -1,11 +1,13 @@
 """One natural-gradient step away from erased records, and what it tells of itself.
 
 With g = E_q[∇ log p(D_e|θ)] and P = −E_q[∇² log p(D_e|θ)], a full step leaves the precision Λ − P and moves
-the mean by −(Λ − P)⁻¹ g. It is held back in two cases:
+the mean by −(Λ − P)⁻¹ g. It is held back in these cases:
 
 - P is no part of Λ: it exceeds Λ in some direction, or is clearly negative in one, which no log-concave
   evidence is. Second derivatives then tell little beyond the place where they were taken (neural networks),
-  and the precision stays as it is: the mean moves by −Λ⁻¹ g, as influence functions say.
+  and the precision stays as it is: the mean moves by −Λ⁻¹ g, as influence functions say. Where P exceeds Λ by
+  more than its own negative part explains, Λ itself is too small, by that factor s at least: training had not
+  converged. A step that trusts it would go s times too far, so it is divided by s, and little is left of it.
 - A diagonal belief knows the diagonal of Λ only. Where records pull several parameters at once, a step for
   each of them alone goes too far: along a step δ by the factor (δᵀ P δ) / (δᵀ diag(P) δ), if the remaining
   records do as the erased ones. What the prior gave to Λ is known with all its entries.
@@ -60,7 +62,7 @@ class StepInfo(NamedTuple):
     keeps_width
         Whether the precision stays, since these are no shares of it.
     taken
-        Part of a full step of the mean.
+        Part of a full step that the mean took.
     change
         KL, in nats, from the belief after the step to the one before.
     evidence_left
@@ -118,10 +120,11 @@ def natural_gradient_step(
     rounding = 100 * jnp.finfo(posterior.dtype).eps
     keeps_width = (shares.max() >= 1 - rounding) | (shares.min() < -LARGEST_NEGATIVE_SHARE)
     precision = held - erased * jnp.where(keeps_width, 0, 1).astype(posterior.dtype)
-    gradient = site.gradient_at(belief.mean)
-    taken = jnp.ones((), posterior.dtype)
+    taken = jnp.where(keeps_width, _allowed(shares), 1).astype(posterior.dtype)
+    gradient = taken * site.gradient_at(belief.mean)
     if isinstance(held, DiagonalPrecision) and isinstance(site.precision, DensePrecision):
-        move, taken = _without_overshooting(precision, gradient, site.precision, model.gaussian_prior)
+        move, alone = _without_overshooting(precision, gradient, site.precision, model.gaussian_prior)
+        taken = taken * alone
         natural = GaussianNatural(precision @ (posterior.mean - move), precision)
     else:
         natural = GaussianNatural(precision @ posterior.mean - gradient, precision)
@@ -166,6 +169,11 @@ def change_of_pull(
     wider = root @ root.T - jnp.eye(before.dim, dtype=before.dtype)
     gradient = 0.5 * jnp.tensordot(third, wider + jnp.outer(move, move), 2)
     return small_change(root, gradient, -third @ move)
+
+
+def _allowed(shares: Float[Array, " d"]) -> Float[Array, ""]:
+    """Part of a step of the mean that a precision allows which is too small for the erased records alone."""
+    return 1 / jnp.maximum(shares.max() + jnp.minimum(shares.min(), 0), 1)
 
 
 def _without_overshooting(
