@@ -211,7 +211,7 @@ class TestWhatStays:
         model = ub.sparse_gp(x[:10], ub.SquaredExponential(1.0, 1.0), ub.BernoulliLikelihood(), jitter=1e-6)
         full = ub.fit(model, (x, y), key=KEY)
         result = ub.unlearn(full.posterior, model, (x[7:27], y[7:27]), memory=full.memory, key=KEY)
-        sentence = "3 of the 10 inducing inputs are inputs of erased records, and stay in the model"
+        sentence = "inducing inputs that are inputs of erased records stay in the model: 3 of 10"
         assert result.caveats == (sentence,)
         halves = [
             ub.summarise(full.posterior, model, (x[rows], y[rows]), memory=full.memory, key=KEY)

@@ -35,8 +35,8 @@ DOUBTED_UNSETTLED = 0.01
 # Stochastic training leaves errors of a few per cent; records never trained on go far beyond.
 DOUBTED_EXCESS, REFUSED_EXCESS = 0.05, 0.5
 
-# Stationarity, as a share of what unlearning changes, that is no longer called convergence (scenarios); and in
-# nats per parameter: what training left undone is as large as an error that somebody would notice.
+# Stationarity, as a share of what unlearning changes, that is no longer called convergence (scenarios); and
+# in nats per parameter: what training left undone is as large as an error that somebody would notice.
 DOUBTED_STATIONARITY, DOUBTED_STATIONARITY_ALONE = 0.1, 0.01
 
 # Nats by which a belief may shrink, when records are taken away, before that is called odd: rounding of

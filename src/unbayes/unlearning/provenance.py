@@ -177,8 +177,7 @@ def inducing_caveats(counts: Any) -> tuple[str, ...]:
     """A sentence on inducing inputs that are inputs of erased records, by `count_inputs`; or none."""
     if not (held := int((np.asarray(counts) > 0).sum())):
         return ()
-    total = len(np.asarray(counts))
-    return (f"{held} of the {total} inducing inputs are inputs of erased records, and stay in the model",)
+    return (f"inducing inputs that are inputs of erased records stay in the model: {held} of {len(counts)}",)
 
 
 def _weighed(
