@@ -79,3 +79,13 @@ def test_what_was_chosen_with_the_records_in_sight_is_named():
     assert fixed.unlearn(X[:3], y[:3]).last_unlearning_.caveats == ()
     process = SparseGPRegressor(n_inducing=10, lengthscale=1.0, signal_scale=1.0, noise_scale=0.1).fit(X, y)
     assert process.unlearn(X[:3], y[:3]).last_unlearning_.caveats[-1] == sentence + "the inducing inputs"
+
+
+def test_a_request_may_be_repeated():
+    X, y = data("logistic")
+    estimator = fitted("logistic").unlearn(X[:5], y[:5])
+    before = pickle.dumps(estimator)
+    assert estimator.unlearn(X[:5], y[:5], missing="skip") is estimator
+    assert pickle.dumps(estimator) == before
+    with pytest.raises(ValueError, match="erased holds none of the training records that are left"):
+        fitted("logistic").unlearn(X[:5] + 1, y[:5], missing="skip")

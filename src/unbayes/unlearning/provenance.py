@@ -66,28 +66,22 @@ def admit(
     missing: Missing,
 ) -> Admitted:
     """Look for records in the memory, and refuse, skip or let pass those that are not there."""
-    if memory is not None:
-        require_number(count(evidence), memory.records)
-        memory.require_ids(ids)
-    rows = None
+    rows = found = members = matches = None
     if (memory is not None and memory.marker is not None) or model.kept_inputs is not None:
         rows = model.rows(erased, "erased")
-    members = matches = None
-    found = None
     if memory is not None:
+        if missing != "skip":
+            require_number(count(evidence), memory.records)
         found, members, matches = memory.sight(rows, ids)
-    strangers = 0
-    if found is not None and not found.all():
-        if missing == "refuse":
-            raise ValueError(_refusal(found, ids))
-        strangers = int((~found).sum())
-        if missing == "skip":
-            if not found.any():
-                raise NothingLeft("erased holds none of the training records that are left")
-            kept = np.flatnonzero(found)
-            evidence, rows = take(evidence, kept), take(rows, kept)
-            ids = None if ids is None else tuple(ids[row] for row in kept)
-            strangers = 0
+    strangers = 0 if found is None else int((~found).sum())
+    if found is not None and strangers and missing == "refuse":
+        raise ValueError(_refusal(found, ids))
+    if found is not None and strangers and missing == "skip":
+        if not found.any():
+            raise NothingLeft("erased holds none of the training records that are left")
+        kept, strangers = np.flatnonzero(found), 0
+        evidence, rows = take(evidence, kept), take(rows, kept)
+        ids = None if ids is None else tuple(ids[row] for row in kept)
     provenance = Provenance(members, strangers, _retained(model, rows))
     if members is None or strangers:
         wants_deviance = memory is not None and memory.deviance is not None

@@ -25,7 +25,7 @@ from unbayes.memory import Memory
 from unbayes.models import LinearModel
 from unbayes.posteriors import FullGaussian
 from unbayes.unlearning import Unlearned
-from unbayes.unlearning.provenance import Missing
+from unbayes.unlearning.provenance import Missing, NothingLeft
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 POSITIVE_OR_AUTO = [POSITIVE, StrOptions({"auto"})]
@@ -50,6 +50,7 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     random_state: Any
     _state: State
     _chosen: list[str]
+    last_unlearning_: Unlearned
 
     @abc.abstractmethod
     def fit(self, X, y, sample_weight=None, *, ids=None) -> Self:
@@ -105,8 +106,14 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
                     f"X must hold some of the {self._state.remaining} training records that are left, "
                     f"got {len(targets)}"
                 )
-            with jax.enable_x64(True):
-                state, result = self._state.unlearn(X, targets, weights, ids=ids, missing=missing)
+            try:
+                with jax.enable_x64(True):
+                    state, result = self._state.unlearn(X, targets, weights, ids=ids, missing=missing)
+            except NothingLeft:
+                # A request that is repeated finds all its records gone, and changes nothing.
+                if not hasattr(self, "last_unlearning_"):
+                    raise
+                return self.last_unlearning_
             result = dataclasses.replace(result, caveats=(*result.caveats, *self._own_caveats(), *caveats))
             self._adopt(state, last_unlearning_=result)
         return result
