@@ -62,7 +62,7 @@ def test_inducing_inputs_that_are_erased_records_are_named_over_several_calls():
     X, y = data("process")
     estimator = clone(ESTIMATORS["process"]).set_params(inducing_inputs=X[:8]).fit(X, y)
     estimator.unlearn(X[:2], y[:2]).unlearn(X[2:3], y[2:3]).unlearn(X[50:60], y[50:60])
-    assert "3 of the 8 inducing inputs" in estimator.last_unlearning_.caveats[0]
+    assert "stay in the model: 3 of 8" in estimator.last_unlearning_.caveats[0]
 
 
 def test_what_was_chosen_with_the_records_in_sight_is_named():
