@@ -106,7 +106,14 @@ PRECISION = np.eye(2) + X.T @ X / 0.25
 MEAN = np.linalg.solve(PRECISION, X.T @ Y / 0.25)
 
 
-@pytest.mark.parametrize("family", [AutoMultivariateNormal, AutoDiagonalNormal, AutoLaplaceApproximation])
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(AutoMultivariateNormal, marks=pytest.mark.long),
+        AutoDiagonalNormal,
+        pytest.param(AutoLaplaceApproximation, marks=pytest.mark.long),
+    ],
+)
 def test_settling_a_conjugate_program_gives_its_optimum(family):
     """The mean-field optimum has the exact mean, and the diagonal of the exact precision."""
     with numpyro_settings():
