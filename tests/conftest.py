@@ -41,9 +41,12 @@ def quick_compilation(request):
     jax.config.update("jax_disable_most_optimizations", not getattr(request.module, "OPTIMISED", False))
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def room_for_programs():
-    """Forget compiled programs before there are more of them than a process may hold."""
+    """Forget compiled programs before there are more of them than a process may hold.
+
+    After every test: scikit-learn's own checks alone compile some thousands.
+    """
     yield
     if MAPS.exists() and MAPS.read_text().count("\n") > MOST_MAPS:
         jax.clear_caches()

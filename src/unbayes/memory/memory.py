@@ -19,6 +19,8 @@ from unbayes.memory.marks import Marker, Marks, count_equal
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior, GaussianNatural
 
+# Nats by which rounding may have brought a KL of zero below it.
+LARGEST_ROUNDING = 1e-3
 # Erased records, at most, that stand in for the remaining ones.
 LARGEST_STAND_IN = 500
 
@@ -133,7 +135,7 @@ class Memory(Storable):
     def require_valid(self) -> None:
         """Refuse numbers below zero, and a coreset whose arrays or weights differ in length."""
         require_positive("records", self.records, or_zero=True)
-        if self.stationarity is not None:
+        if self.stationarity is not None and self.stationarity < -LARGEST_ROUNDING:
             require_positive("stationarity", self.stationarity, or_zero=True)
         if (self.coreset is None) != (self.weights is None):
             raise ValueError("weights must be given for a coreset, and for a coreset alone")

@@ -81,6 +81,8 @@ def keep(
 ) -> Memory:
     """As `remember`, of records that are encoded already."""
     named = require_ids(ids, count(evidence))
+    # A KL of zero may be rounded to less.
+    stationarity = None if stationarity is None else max(stationarity, 0.0)
     kept = Memory(count(evidence), stationarity, deviance=deviance).kept_for(posterior, model)
     if size is not None:
         _require_rememberable(posterior, model)

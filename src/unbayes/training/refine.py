@@ -98,7 +98,7 @@ def _refine(
         converged=best.gap <= tolerance,
         trace=np.asarray(trace),
         passes=len(trace),
-        memory=Memory(best.records, best.gap).kept_for(best.gaussian, model),
+        memory=Memory(best.records, max(best.gap, 0.0)).kept_for(best.gaussian, model),
         seconds=time.perf_counter() - started,
     )
 
