@@ -33,6 +33,8 @@ def test_a_model_with_a_memory(unbayes, files):
         f"memory 150 training records, a coreset of {files.trained.memory.size}",
         f"warning this file holds {files.trained.memory.size} training records: "
         "protect it as you protect the data",
+        "roster knows all records by their digits: whoever has the file and a record can tell whether it "
+        "was trained on",
         "inputs age, dose",
         "target healed",
     ]
@@ -58,6 +60,7 @@ def test_the_same_as_json(unbayes, files):
             "coreset": files.trained.memory.size,
             "curvature": False,
             "is_stand_in": False,
+            "known_by": "their digits",
         },
         "columns": ["age", "dose"],
         "target": "healed",

@@ -113,6 +113,9 @@ def _memory_rows(memory: dict[str, Any] | None) -> list[tuple[str, str]]:
         kind = "erased" if memory["is_stand_in"] else "training"
         warning = f"this file holds {memory['coreset']} {kind} records: protect it as you protect the data"
         rows.append(("warning", warning))
+    if memory["known_by"]:
+        told = "whoever has the file and a record can tell whether it was trained on"
+        rows.append(("roster", f"knows all records by {memory['known_by']}: {told}"))
     return rows
 
 
@@ -130,7 +133,15 @@ def _memory(opened: Opened) -> dict[str, Any] | None:
         "coreset": size,
         "curvature": fields.get("curvature") is not None,
         "is_stand_in": bool(fields.get("is_stand_in", False)),
+        "known_by": _known_by(fields),
     }
+
+
+def _known_by(memory: dict[str, Any]) -> str | None:
+    """What the roster knows records by; None where there is no roster."""
+    if memory.get("roster") is None:
+        return None
+    return "ids" if _fields(memory.get("marker")).get("spacing") is None else "their digits"
 
 
 def _describe_model(opened: Opened) -> dict[str, Any] | None:
