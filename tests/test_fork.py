@@ -49,6 +49,7 @@ def run(script):
     return found.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_calls_after_a_fork_say_why_they_would_hang():
     lines = run("""
 from unbayes.adapters.sklearn import BayesianLinearRegression

@@ -122,6 +122,7 @@ def predictions_are_no_further_apart_than_parameters(model, p, q):
         assert (np.asarray(nearer) <= float(further) + 1e-6).all()
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(p=beliefs, q=beliefs)
 def test_proposition_1_for_classes(p, q):

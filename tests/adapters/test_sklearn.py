@@ -52,7 +52,10 @@ def test_scikit_learns_own_checks(name):
     assert skipped <= {"check_array_api_input"}
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    "name",
+    ["linear", *(pytest.param(name, marks=pytest.mark.long) for name in ESTIMATORS if name != "linear")],
+)
 def test_several_calls_are_one(name):
     X, y = data(name)
     gone, _ = erase(name)

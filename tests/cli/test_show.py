@@ -134,6 +134,7 @@ def test_statistics(unbayes, statistics):
     assert "record 7" not in done.stdout
 
 
+@pytest.mark.long
 def test_a_flow_in_a_new_process(tmp_path):
     """The class of the posterior is one that nothing else imports; the types are double."""
     path = tmp_path / "flow.unbayes"

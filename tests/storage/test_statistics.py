@@ -186,7 +186,7 @@ def parameters(posterior):
 @pytest.mark.parametrize(
     "names",
     [
-        [name for name in CASES if name not in SLOW],
+        pytest.param([name for name in CASES if name not in SLOW], marks=pytest.mark.long),
         pytest.param(list(SLOW), marks=pytest.mark.slow),
     ],
     ids=["quick", "slow"],

@@ -239,7 +239,7 @@ def test_a_dense_prior_away_from_zero_counts_in_full():
         assert found.stationarity < 1e-11
 
 
-@pytest.mark.parametrize("classes", [3, 5])
+@pytest.mark.parametrize("classes", [3, pytest.param(5, marks=pytest.mark.long)])
 def test_one_node_is_the_mode_and_the_curvature_there(classes):
     model, records = ub.softmax_regression(2, classes), (X, np.arange(len(X)) % classes)
     found = ub.fit(model, records, method=ub.NaturalGradientVI(nodes=1), key=KEY)

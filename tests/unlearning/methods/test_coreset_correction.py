@@ -62,7 +62,7 @@ def test_no_memory_changes_what_is_exact():
     np.testing.assert_allclose(result.posterior.covariance, retrained.covariance, atol=1e-9)
 
 
-@pytest.mark.parametrize("scenario", ["moon", "yellow 50"])
+@pytest.mark.parametrize("scenario", [pytest.param("moon", marks=pytest.mark.long), "yellow 50"])
 def test_most_of_the_records_are_better_than_one_step(scenario):
     problem = moon(scenario)
     full, retrained = _train(problem, memory=80)
@@ -77,6 +77,7 @@ def test_most_of_the_records_are_better_than_one_step(scenario):
         assert after < 0.7 * before
 
 
+@pytest.mark.long
 def test_curvature_points_a_diagonal_posterior_in_the_right_direction():
     problem = correlated()
     full, retrained = _train(problem, memory=0, family=ub.DiagonalGaussian)

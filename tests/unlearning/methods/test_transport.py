@@ -41,6 +41,7 @@ def test_closer_to_retraining_and_closer_still_with_a_memory():
     assert remembering.memory.records == flow.memory.records - alone.records
 
 
+@pytest.mark.long
 def test_a_flow_that_moves_nowhere_stays_what_it_is():
     flow, gaussian = _flow().posterior, trained(logistic)
     stayed = flow.moved(gaussian, gaussian)
