@@ -28,7 +28,7 @@ MAPS = Path("/proc/self/maps")
 # Linux allows a process 65,530 memory maps unless told otherwise; every compiled program takes some.
 MOST_MAPS = 30_000
 # Tests between two looks at them, which take a while where there are many.
-BETWEEN_LOOKS = 16
+BETWEEN_LOOKS = 4
 looks = itertools.count()
 
 
