@@ -44,7 +44,9 @@ def test_rows_that_lost_digits_are_found(precision, columns):
     # All of them, each once.
     np.testing.assert_array_equal(np.sort(found.exact, 0), np.sort(np.asarray(roster.exact), 0))
     coarse = (rows[0].round(1), rows[1])
-    assert marker.find(coarse, None, roster).rows.mean() < 0.05 if columns > 1 else True
+    # A single column of one decimal has few values, and some record has nearly each of them.
+    if columns > 1:
+        assert marker.find(coarse, None, roster).rows.mean() < 0.05
 
 
 def test_the_tolerance_is_what_is_stated():

@@ -34,7 +34,7 @@ OFFSET = 0.382
 LARGEST_CROSSED = 8
 # Rows that are marked at a time.
 ROWS_AT_ONCE = 1 << 14
-# Bytes of a mark: one pair of a billion records is expected to collide.
+# Bytes of a mark: among a billion records, two different ones share a mark with a probability of 3%.
 BYTES = 8
 
 
