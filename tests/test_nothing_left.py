@@ -64,6 +64,23 @@ def test_no_erased_row_is_reachable_from_a_result(method, family):
     assert rows_found(result, x[60:]) == result.memory.size > 0
 
 
+def test_sums_hold_no_row():
+    """Neither those that training keeps, of anybody, nor what a result hands on, nor statistics."""
+    x, y = records()
+    model = ub.logistic_regression(3, prior_scale=3.0)
+    trained = ub.fit(model, (x, y), memory=("sums", 100), key=KEY)
+    assert rows_found(trained.memory.only("sums"), x) == 0
+    erased = (x[:60], y[:60])
+    for memory in (trained.memory.only("sums"), trained.memory):
+        options = {"memory": memory, "method": ub.NaturalGradient(), "key": KEY}
+        assert rows_found(ub.summarise(trained.posterior, model, erased, **options), x) == 0
+        result = ub.unlearn(trained.posterior, model, erased, **options)
+        assert result.trust.measures.order == 4
+        assert result.memory.sums is not None
+        assert rows_found(result, x[:60]) == 0
+        assert rows_found(result, x[60:]) == result.memory.size
+
+
 def test_a_memory_made_of_the_erased_records_is_not_handed_on():
     x, y = records()
     model = ub.logistic_regression(3, prior_scale=3.0)
@@ -148,6 +165,12 @@ ub.unlearn(trained.posterior, model, (x[:20], y[:20]), memory=trained.memory, ke
 loose = ub.DensityModel(lambda t: -0.5 * t @ t, lambda t, r: -((r - t) ** 2).sum() + 0 * rows.sum(), 3)
 gaussian = ub.FullGaussian.standard(3)
 ub.unlearn(gaussian, loose, x[:2], method=ub.BankReverseKL(draws=50), key=jax.random.key(0))
+# Of such a model, what holds none of its functions is kept: the step, and what follows from it.
+bound = ub.DensityModel(
+    lambda t: -0.5 * t @ t, lambda t, r: -((r - t) ** 2).sum() + 1e-6 * jnp.cos(rows @ t).sum(), 3
+)
+trained = ub.fit(bound, x, memory="sums", key=jax.random.key(0))
+ub.unlearn(trained.posterior, bound, x[:2], memory=trained.memory, key=jax.random.key(0))
 """
 
 

@@ -96,6 +96,23 @@ def test_a_memory_that_loses_records_traces_nothing():
     assert later == [first, first]
 
 
+def test_sums_that_are_handed_on_trace_nothing():
+    """Other records, another belief, other directions: the same shapes."""
+    records, kept = np.linspace(-1, 2, 100), []
+
+    def call(model, step):
+        if not kept:
+            kept.append(ub.fit(model, records, memory="sums", key=KEY))
+        state, some = kept[-1], records[5 * step : 5 * step + 5]
+        kept.append(ub.unlearn(state.posterior, model, some, memory=state.memory, key=KEY))
+
+    first, *later = _traces(call, 3)
+    assert [state.memory.records for state in kept] == [100, 95, 90, 85]
+    assert all(state.memory.sums is not None for state in kept)
+    assert first > 0
+    assert later == [first, first]
+
+
 @pytest.mark.parametrize("method", [ub.EUBO, ub.ReverseKL])
 def test_sweeps_leave_lapack_alone(method, monkeypatch):
     """Two batches of its calls at once may wait for each other for ever: see `unbayes._numerics.linalg`."""

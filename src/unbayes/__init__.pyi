@@ -2,8 +2,12 @@ from . import metrics as metrics
 from . import objectives as objectives
 from ._numerics.programs import keep_programs as keep_programs
 from ._version import __version__ as __version__
+from .memory import Coreset as Coreset
+from .memory import Curvature as Curvature
 from .memory import Memory as Memory
+from .memory import Sums as Sums
 from .models import AbstractConjugateModel as AbstractConjugateModel
+from .models import AbstractDifferentiated as AbstractDifferentiated
 from .models import AbstractFeatures as AbstractFeatures
 from .models import AbstractKernel as AbstractKernel
 from .models import AbstractLikelihood as AbstractLikelihood
@@ -68,6 +72,7 @@ from .training import refine as refine
 from .training.gradient import GradientVI as GradientVI
 from .training.natural import NaturalGradientVI as NaturalGradientVI
 from .trust import Measures as Measures
+from .trust import PredictedError as PredictedError
 from .trust import RetrainingNeeded as RetrainingNeeded
 from .trust import Trust as Trust
 from .trust import Verdict as Verdict

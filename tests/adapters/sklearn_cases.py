@@ -16,6 +16,7 @@ from unbayes.adapters.sklearn import (
 ESTIMATORS = {
     "linear": BayesianLinearRegression(random_state=0),
     "logistic": BayesianLogisticRegression(memory=30, random_state=0),
+    "sums": BayesianLogisticRegression(random_state=0),
     "softmax": BayesianLogisticRegression(memory=30, random_state=0),
     "process": SparseGPRegressor(n_inducing=8, random_state=0),
     "process classes": SparseGPClassifier(n_inducing=8, memory=30, random_state=0),

@@ -159,6 +159,32 @@ def test_a_memory_brings_the_result_closer_to_retraining():
 
 
 @pytest.mark.parametrize("strategy", [WHITENED, UNWHITENED])
+def test_sums_bring_closer_and_hold_no_record(strategy):
+    gp, likelihood = Process(strategy), bernoulli_likelihood()
+    gp, _ = settle(gp, likelihood, tensors(X, LABELS), key=KEY)
+    memory = remember(gp, likelihood, tensors(X, LABELS), key=KEY)
+    assert (memory.size, memory.sums.derivatives.order, memory.sums.directions.shape) == (0, 4, (6, 6))
+    erased = tensors(X[ERASED], LABELS[ERASED])
+    one_step, _ = unlearn(gp, likelihood, erased, key=KEY)
+    answered, result = unlearn(gp, likelihood, erased, memory=memory, key=KEY)
+    retrained, _ = settle(gp, likelihood, tensors(X[REMAINING], LABELS[REMAINING]), key=KEY)
+
+    def off(module):
+        return np.abs(belief(module)[0] - belief(retrained)[0]).max()
+
+    assert off(answered) < 0.05 * off(one_step) < 0.05 * off(gp)
+    assert rows_found((memory, answered, result), X) == 0
+    # The memory that comes back serves the module that comes back.
+    rest = tensors(X[12:], LABELS[12:])
+    more = tensors(X[8:12], LABELS[8:12])
+    one_step, _ = unlearn(answered, likelihood, more, key=KEY)
+    again, later = unlearn(answered, likelihood, more, memory=result.memory, key=KEY)
+    retrained, _ = settle(gp, likelihood, rest, key=KEY)
+    assert off(again) < 0.1 * off(one_step)
+    assert (later.memory.records, later.memory.sums.directions.shape) == (28, (6, 6))
+
+
+@pytest.mark.parametrize("strategy", [WHITENED, UNWHITENED])
 def test_mean_field_regression_is_the_best_diagonal_belief(strategy):
     """In the coordinates of the strategy: the mean of the full belief, and one over its precisions."""
 
@@ -328,9 +354,21 @@ def test_a_bad_call_leaves_the_module_untouched(name):
     assert_unchanged(before, gp)
 
 
-def test_a_memory_needs_a_size():
-    with pytest.raises(ValueError, match="size must be a number of records to keep, got -1"):
-        remember(Process(), gaussian_likelihood(), GOOD, -1, key=KEY)
+@pytest.mark.parametrize("name", ["memory", "size"])
+def test_a_memory_of_no_kind_is_refused(name):
+    with pytest.raises(ValueError, match=r"memory must be 'sums', .* a number of records .*, got -1"):
+        remember(Process(), gaussian_likelihood(), GOOD, key=KEY, **{name: -1})
+
+
+def test_a_number_of_records_may_still_be_called_size():
+    gp, likelihood = Process(), gaussian_likelihood()
+    set_belief(gp, *optimum(gp, slice(None)))
+    old, new = (
+        remember(gp, likelihood, tensors(X, TARGETS), key=KEY, **kept)
+        for kept in ({"size": 9}, {"memory": 9})
+    )
+    assert old.sums is None
+    np.testing.assert_array_equal(old.weights, new.weights)
 
 
 def half_trained(likelihood=gaussian_likelihood):

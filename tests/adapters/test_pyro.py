@@ -107,7 +107,7 @@ def test_linear_regression_is_the_conjugate_posterior(dtype, tolerance):
     guide = trained_regression(dtype)
     before = state(guide)
     erased = tensors(X[ERASED], Y[ERASED], dtype=dtype)
-    recovered, result = unlearn(guide, regression_log_likelihood, erased, key=KEY)
+    recovered, result = unlearn(guide, regression_log_likelihood, erased, tolerance=1, key=KEY)
     for own, expected in zip(belief(recovered), regression_posterior(REMAINING), strict=True):
         np.testing.assert_allclose(own, expected, atol=tolerance)
     assert recovered.loc.dtype == dtype
@@ -141,7 +141,7 @@ def test_means_of_a_diagonal_guide_are_the_conjugate_posterior():
     assert recovered is guide
     for own, expected in zip(belief(guide), exact(y[5:]), strict=True):
         np.testing.assert_allclose(own, expected, atol=1e-9)
-    assert "a diagonal posterior hides" in result.doubts[0]
+    assert "A memory of sums brings the result closer" in result.doubts[0]
 
 
 COUNTS = {"count": RNG.poisson(3.0, 25), "exposure": RNG.uniform(0.5, 2.0, 25)}
@@ -230,7 +230,7 @@ def test_logistic_regression_is_close_to_retraining_by_svi():
         return dist.Bernoulli(logits=x @ sites["weights"]).log_prob(y)
 
     erased = tensors(SORTED[ERASED], LABELS[ERASED], dtype=torch.float32)
-    recovered, result = unlearn(guide, log_likelihood, erased, key=KEY)
+    recovered, result = unlearn(guide, log_likelihood, erased, tolerance=1, key=KEY)
     found, old, new = (
         ub.FullGaussian.from_covariance(*belief(module)) for module in (recovered, guide, retrained)
     )

@@ -26,6 +26,8 @@ class Files(NamedTuple):
     full: Path
     diagonal: Path
     unnamed: Path
+    sums: Path
+    summed: ub.Trained
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +44,13 @@ def files(tmp_path_factory):
     problem = logistic()
     trained = ub.fit(problem.model, problem.full, memory=40, key=KEY)
     diagonal = ub.fit(problem.model, problem.full, family=ub.DiagonalGaussian, key=KEY)
-    paths = [folder / f"{name}.unbayes" for name in ("full", "diagonal", "unnamed")]
+    summed = ub.fit(problem.model, problem.full, memory="sums", key=KEY)
+    paths = [folder / f"{name}.unbayes" for name in ("full", "diagonal", "unnamed", "sums")]
     ub.save(paths[0], trained.posterior, problem.model, memory=trained.memory, notes=NOTES)
     ub.save(paths[1], diagonal.posterior, problem.model, notes=NOTES)
     ub.save(paths[2], trained.posterior, problem.model)
-    return Files(folder, problem, trained, *paths)
+    ub.save(paths[3], summed.posterior, problem.model, memory=summed.memory, notes=NOTES)
+    return Files(folder, problem, trained, *paths, summed)
 
 
 @pytest.fixture(scope="session")

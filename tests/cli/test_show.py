@@ -57,6 +57,7 @@ def test_the_same_as_json(unbayes, files):
         "posterior": "FullGaussian",
         "memory": {
             "records": 150,
+            "sums": None,
             "coreset": files.trained.memory.size,
             "curvature": False,
             "is_stand_in": False,
@@ -66,6 +67,25 @@ def test_the_same_as_json(unbayes, files):
         "target": "healed",
         "erasures": [],
     }
+
+
+def test_sums_by_their_order_directions_and_size(unbayes, files, tmp_path):
+    done = unbayes("show", files.sums)
+    assert done.exit_code == 0
+    # Numbers of eight bytes: 6 pairs of 3 directions by directions, by pairs, by both, and the directions.
+    size = 8 * (6 * 3 + 6 * 6 + 6 * 6 * 3 + 3 * 3)
+    assert "150 training records, sums of order 4 along all 3 directions (1.4 kB)\n" in done.stdout
+    assert "warning" not in done.stdout
+    expected = {"order": 4, "directions": 3, "of": 3, "share": 1.0, "bytes": size}
+    assert shown(unbayes, files.sums)["memory"]["sums"] == expected
+    problem, path = files.problem, tmp_path / "both.unbayes"
+    kept = ub.fit(problem.model, problem.full, memory=(ub.Sums(3, 2), 10), key=KEY)
+    ub.save(path, kept.posterior, problem.model, memory=kept.memory)
+    done = unbayes("show", path)
+    assert "sums of order 3 along 2 of 3 directions (0.1 kB), a coreset of" in done.stdout
+    assert "training records: protect it as you protect the data" in done.stdout
+    found = shown(unbayes, path)["memory"]["sums"]
+    assert (found["order"], found["directions"], found["share"]) == (3, 2, kept.memory.sums.share)
 
 
 def test_dense_curvature_and_no_coreset(unbayes, tmp_path):

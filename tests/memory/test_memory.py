@@ -88,7 +88,9 @@ def test_what_is_kept():
 
 def test_a_memory_that_cannot_be_kept_is_refused():
     problem = logistic()
-    with pytest.raises(ValueError, match="memory must be a number of records"):
+    with pytest.raises(
+        ValueError, match=r"memory must be .*, a number of records to keep, .*, or None, got -1"
+    ):
         ub.fit(problem.model, problem.full, memory=-1, key=KEY)
     with pytest.raises(ValueError, match="memory must be left out"):
         ub.fit(ub.BetaBernoulli(ub.Beta(1.0, 1.0)), np.array([1, 0]), memory=2, key=KEY)

@@ -184,7 +184,9 @@ def test_a_known_part_of_f_is_one_more_coefficient(posterior):
             model.influence(belief, model.encode(records), nodes),
             model.site(belief, model.encode(records), nodes).precision,
             model.site(belief, model.encode(records), nodes).gradient_at(belief.mean),
-            model.third_derivatives(belief.to_full(), model.encode(records), nodes),
+            eqx.filter_jit(model.derivatives)(
+                belief, belief.to_full().scale_tril, model.encode(records), nodes, order=5
+            ),
             model.predictive(belief, INPUTS).log_probabilities,
             model.log_predictive(belief, records),
         )

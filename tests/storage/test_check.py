@@ -15,6 +15,8 @@ import unbayes as ub
 from storage.tampering import npy, tamper
 from unbayes import models
 from unbayes._storable import Storable
+from unbayes.memory.sums import KeptSums
+from unbayes.models.derivatives import Derivatives
 
 
 def gp():
@@ -31,6 +33,12 @@ def curvature(dim=2, dtype=None):
 
 def remembered(**parts):
     return {"memory": ub.Memory(9, 1e-9, **parts)}
+
+
+def sums():
+    """Along two directions of three; fifth derivatives along the first of them."""
+    derivatives = Derivatives(jnp.ones((3, 2)), jnp.ones((3, 3)), jnp.ones((1, 1, 1)))
+    return KeptSums(derivatives, jnp.eye(3, 2), 0.9)
 
 
 def coreset(rows=3, columns=2, dtype=None):
@@ -59,6 +67,7 @@ SAVED: dict[str, Callable[[], tuple[tuple, dict]]] = {
         remembered(curvature=curvature()),
     ),
     "coreset": lambda: ((full(2), ub.linear_regression(1, noise_scale=0.3)), coreset()),
+    "sums": lambda: ((full(3),), remembered(sums=sums())),
 }
 
 
@@ -280,6 +289,86 @@ FAULTS = {
             array("memory.curvature.precision.entries", np.eye(2, dtype=np.float32))(m, e),
         ],
         r"memory\.curvature\.linear must be float64 as the posterior is, got float32",
+    ),
+    "sums along a direction too many": (
+        "sums",
+        array("memory.sums.directions", np.eye(3)),
+        r"memory\.sums\.directions must be 2, as in the sums, got 3",
+    ),
+    "sums along directions of another length": (
+        "sums",
+        array("memory.sums.directions", np.eye(4, 2)),
+        r"memory\.sums must have 3 parameters to fit the posterior, got 4",
+    ),
+    "directions that are not orthonormal": (
+        "sums",
+        array("memory.sums.directions", np.ones((3, 2))),
+        r"memory\.sums\.directions must be orthonormal",
+    ),
+    "directions of another type": (
+        "sums",
+        array("memory.sums.directions", np.eye(3, 2, dtype=np.float32)),
+        r"memory\.sums\.directions must be float64 as the posterior is, got float32",
+    ),
+    "sums of another type": (
+        "sums",
+        lambda m, e: [
+            array(f"memory.sums.derivatives.{name}", np.ones(shape, np.float32))(m, e)
+            for name, shape in {"third": (3, 2), "fourth": (3, 3), "fifth": (1, 1, 1)}.items()
+        ],
+        r"memory\.sums\.derivatives\.third must be float64 as the posterior is, got float32",
+    ),
+    "third derivatives of a pair too few": (
+        "sums",
+        lambda m, e: [
+            array(f"memory.sums.derivatives.{name}", np.ones(shape))(m, e)
+            for name, shape in {"third": (2, 2), "fourth": (2, 2)}.items()
+        ],
+        r"memory\.sums\.derivatives\.third must have 3 rows, one for each pair of 2 directions, got 2",
+    ),
+    "fourth derivatives of other pairs": (
+        "sums",
+        array("memory.sums.derivatives.fourth", np.ones((2, 2))),
+        r"memory\.sums\.derivatives\.fourth must be float of shape \(h, h\) or None, got float64 of shape "
+        r"\(2, 2\)",
+    ),
+    "fifth derivatives along more directions": (
+        "sums",
+        array("memory.sums.derivatives.fifth", np.ones((6, 6, 3))),
+        r"memory\.sums\.derivatives\.fifth must go along 2 directions at most, got 3",
+    ),
+    "fifth derivatives of other pairs": (
+        "sums",
+        array("memory.sums.derivatives.fifth", np.ones((2, 2, 2))),
+        r"memory\.sums\.derivatives\.fifth must have shape \(3, 3, 2\), got \(2, 2, 2\)",
+    ),
+    "fourth derivatives that are not symmetric": (
+        "sums",
+        array("memory.sums.derivatives.fourth", np.arange(9.0).reshape(3, 3)),
+        r"memory\.sums\.derivatives\.fourth must be symmetric",
+    ),
+    "NaN among sums": (
+        "sums",
+        array("memory.sums.derivatives.fourth", np.full((3, 3), np.nan)),
+        r"memory\.sums\.derivatives\.fourth must be finite, got nan",
+    ),
+    "share of more than all": (
+        "sums",
+        setting("memory.sums.share", 1.5),
+        r"memory\.sums\.share must be between 0 and 1, got 1\.5",
+    ),
+    "share that is a word": (
+        "sums",
+        setting("memory.sums.share", "all"),
+        r"sums\.share must be float, got 'all'",
+    ),
+    "sums that are none": (
+        "sums",
+        lambda m, e: (
+            m["memory"]["fields"].update(sums=3)
+            or [m["arrays"].pop(n) and e.pop(f"{n}.npy") for n in list(m["arrays"]) if "sums" in n]
+        ),
+        r"memory\.sums must be KeptSums or None, got 3",
     ),
     "coreset whose arrays differ in length": (
         "coreset",

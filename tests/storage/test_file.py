@@ -20,6 +20,8 @@ from storage.tampering import entries_of, manifest_of, npy, tamper
 from unbayes import models
 from unbayes._storable import Storable, find_class, stored_name
 from unbayes.memory.marks import Marker, Marks
+from unbayes.memory.sums import KeptSums
+from unbayes.models.derivatives import Derivatives
 from unbayes.models.view import AbstractView
 from unbayes.storage import Saved, UnreadableFile
 
@@ -97,6 +99,10 @@ MEMORIES = {
     "coreset": lambda: memory(
         coreset=models.LinearEvidence(jnp.ones((3, 2)), None, jnp.arange(3)), weights=jnp.ones(3)
     ),
+    "sums": lambda: memory(
+        sums=KeptSums(Derivatives(jnp.ones((3, 2)), jnp.ones((3, 3)), jnp.ones((3, 3, 2))), jnp.eye(2), 0.9)
+    ),
+    "sums of third derivatives": lambda: memory(sums=KeptSums(Derivatives(jnp.ones((1, 1))), jnp.eye(2, 1))),
     "marks": lambda: memory(
         marker=Marker("00" * 16, jnp.ones(2, jnp.float32)),
         roster=Marks(jnp.arange(6, dtype=jnp.int32).reshape(3, 2), jnp.zeros((3, 2), jnp.int32)),
@@ -297,6 +303,7 @@ class TestOtherSessions:
         assert saved.notes == {"records": 30}
         assert (memory.records, memory.size, memory.is_stand_in) == (30, 5, False)
         assert isinstance(memory.curvature.precision, ub.DensePrecision)
+        assert memory.sums is None
         # The diagonal Gaussian nearest to the dense one is the posterior itself, as it was when trained.
         nearest = ub.DiagonalGaussian.from_natural(memory.curvature)
         np.testing.assert_allclose(nearest.mean, saved.posterior.mean, atol=1e-6)

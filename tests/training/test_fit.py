@@ -11,6 +11,7 @@ from jax.scipy.optimize import minimize
 
 import unbayes as ub
 from problems import KEY, linear_gaussian, logistic, trained
+from unbayes.inference import ascent
 from unbayes.inference.objectives import elbo
 from unbayes.metrics import parameter_kl
 from unbayes.posteriors import gaussian_kl
@@ -267,3 +268,22 @@ def test_a_family_that_does_not_fit_is_refused():
         )
     with pytest.raises(ValueError, match="records inputs must be finite"):
         ub.fit(problem.model, (np.full((3, 2), np.nan), np.zeros(3)), key=KEY)
+
+
+@pytest.mark.long
+def test_many_parameters_take_fewer_passes_to_the_same_belief(monkeypatch):
+    """L-BFGS leads to the mode, and steps are mixed; a tolerance of its own compiles the plain way anew."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(1000, ascent.LEAST_WIDE_DIM))
+    targets = rng.random(1000) < 1 / (1 + np.exp(-inputs @ rng.normal(size=inputs.shape[1]) / 8))
+    model = ub.logistic_regression(inputs.shape[1], bias=False)
+    wide = ub.fit(model, (inputs, targets), key=KEY)
+    monkeypatch.setattr(ascent, "LEAST_WIDE_DIM", 10**6)
+    plain = ub.fit(model, (inputs, targets), method=ub.NaturalGradientVI(tolerance=1.1e-12), key=KEY)
+    assert wide.converged
+    assert plain.converged
+    np.testing.assert_allclose(wide.elbo, plain.elbo, rtol=1e-12)
+    assert parameter_kl(wide.posterior, plain.posterior).value < 1e-11
+    # One curvature at the mode, where Newton steps take several, and fewer afterwards.
+    assert wide.passes - len(wide.trace) == 1 < plain.passes - len(plain.trace)
+    assert len(wide.trace) < 0.8 * len(plain.trace)

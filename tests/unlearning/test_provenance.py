@@ -144,7 +144,7 @@ class TestWithoutARoster:
 
     def test_it_is_said_what_cannot_be_noticed(self):
         problem = logistic()
-        result = ub.unlearn(fitted().posterior, problem.model, problem.erased, key=KEY)
+        result = ub.unlearn(fitted().posterior, problem.model, problem.erased, tolerance=1, key=KEY)
         assert result.trusted
         assert any("erased before are not noticed" in caveat for caveat in result.caveats)
         assert any("trained with this model" in caveat for caveat in result.caveats)
@@ -174,15 +174,15 @@ class TestWithoutARoster:
     def test_an_impossible_count(self):
         model, (x, counts) = poisson()
         full = ub.fit(model, (x, counts), key=KEY)
-        assert ub.unlearn(full.posterior, model, (x[:20], counts[:20]), key=KEY).trusted
+        assert ub.unlearn(full.posterior, model, (x[:20], counts[:20]), tolerance=1, key=KEY).trusted
         result = ub.unlearn(full.posterior, model, (x[:1], [1000]), key=KEY)
         assert result.verdict is ub.Verdict.RETRAIN
 
     def test_flipped_labels_are_doubted_and_true_ones_are_not(self):
         problem, full = logistic(60), fitted()
         x, y = problem.erased
-        assert ub.unlearn(full.posterior, problem.model, (x, y), key=KEY).trusted
-        result = ub.unlearn(full.posterior, problem.model, (x, 1 - y), key=KEY)
+        assert ub.unlearn(full.posterior, problem.model, (x, y), tolerance=10, key=KEY).trusted
+        result = ub.unlearn(full.posterior, problem.model, (x, 1 - y), tolerance=10, key=KEY)
         assert not result.trusted
         assert "very improbable" in result.doubts[0]
 

@@ -62,13 +62,13 @@ def test_a_posterior_that_cannot_be_recovered_is_not_returned():
 
 @pytest.mark.parametrize(
     ("erased", "verdict"),
-    [(10, ub.Verdict.TRUSTED), (130, ub.Verdict.DOUBTFUL), (140, ub.Verdict.RETRAIN)],
+    [(1, ub.Verdict.TRUSTED), (130, ub.Verdict.DOUBTFUL), (140, ub.Verdict.RETRAIN)],
 )
 def test_a_step_that_takes_most_of_the_precision_is_doubted(erased, verdict):
     problem, full = logistic(erased), trained(logistic)
     result = ub.unlearn(full, problem.model, problem.erased, method=ub.NaturalGradient(), key=KEY)
     assert result.verdict is verdict
-    assert result.trusted or "pull quite differently" in result.doubts[0]
+    assert result.trusted or "from retraining" in result.doubts[-1]
     # Statistics carry all that the verdict needs: the rows would add nothing.
     statistics = ub.summarise(full, problem.model, problem.erased, key=KEY)
     solved = ub.solve(full, problem.model, statistics, key=KEY)

@@ -21,12 +21,12 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def _pieces(value: Any) -> Iterator[bytes]:
+def _pieces(value: Any) -> Iterator[bytes | memoryview]:
     if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     if isinstance(value, jax.Array | np.ndarray):
         yield f"{value.dtype}{value.shape}".encode()
-        yield np.ascontiguousarray(value).tobytes()
+        yield np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
     elif isinstance(value, bool | int | float | str | None):
         yield repr(value).encode()
     elif isinstance(value, tuple | list):

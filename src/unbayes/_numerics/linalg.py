@@ -24,7 +24,7 @@ def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> F
     outputs, size = weights.shape[1], design.shape[1]
     if outputs == 1:
         return (weights[:, 0] * design).T @ design
-    pairs, products = _Half(outputs), _Half(size)
+    pairs, products = Half(outputs), Half(size)
 
     def part(records):
         design, weights = records
@@ -35,20 +35,12 @@ def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> F
     return blocks.transpose(0, 2, 1, 3).reshape(outputs * size, outputs * size)
 
 
-def third_moment(rows: Float[Array, "n d"], weights: Float[Array, " n"]) -> Float[Array, "d d d"]:
-    """Σ_n weights_n b_n ⊗ b_n ⊗ b_n, as one matrix product over the records."""
-    half, columns = _Half(rows.shape[1]), rows.T
-    first, second = half.indices
-    # Rows of the transpose lie together in memory, which makes picking them cheap.
-    return ((columns[first] * columns[second]) @ (rows * weights[:, None]))[half.place]
-
-
 def quadratic_forms(
     design: Float[Array, "n p"], matrix: Float[Array, "d d"], outputs: int
 ) -> Float[Array, "n o o"]:
     """aᵀ M_oq a of every block of a symmetric matrix, record by record: the adjoint of `dense_gram`."""
     size = design.shape[1]
-    pairs, products = _Half(outputs), _Half(size)
+    pairs, products = Half(outputs), Half(size)
     blocks = matrix.reshape(outputs, size, outputs, size).transpose(0, 2, 1, 3)[pairs.indices]
     both = (blocks + blocks.mT)[:, *products.indices] * np.where(products.is_diagonal, 0.5, 1.0)
     return (products.of(design) @ both.T.astype(design.dtype))[:, pairs.place]
@@ -58,12 +50,12 @@ def mean_outer(values: Float[Array, "o k"], weights: Float[Array, " k"]) -> Floa
     """Weighted sum of v vᵀ over the columns; of few rows, pair by pair, which suits many matrices at once."""
     if len(values) > LARGEST_IN_PAIRS:
         return (values * weights) @ values.T
-    pairs = _Half(len(values))
+    pairs = Half(len(values))
     rows, columns = pairs.indices
     return ((values[rows] * values[columns]) @ weights)[pairs.place]
 
 
-class _Half:
+class Half:
     """The half of a symmetric matrix that tells the rest."""
 
     def __init__(self, size: int):
@@ -73,10 +65,23 @@ class _Half:
         self.place = np.zeros((size, size), int)
         self.place[rows, columns] = self.place[columns, rows] = np.arange(len(rows))
 
+    @property
+    def size(self) -> int:
+        """Number h of entries that are kept."""
+        return len(self.is_diagonal)
+
     def of(self, design: Float[Array, "n p"]) -> Float[Array, "n h"]:
         """That half of a aᵀ, for every row a."""
         rows, columns = self.indices
         return design[:, rows] * design[:, columns]
+
+    def contracted(self, matrix: Float[Array, "d d"]) -> Float[Array, " h"]:
+        """What a product with such halves takes to be a sum over all entries of a symmetric matrix."""
+        return matrix[self.indices] * np.where(self.is_diagonal, 1, 2).astype(matrix.dtype)
+
+    def matrix(self, half: Float[Array, " h"]) -> Float[Array, "d d"]:
+        """The symmetric matrix."""
+        return half[self.place]
 
 
 def cholesky_of_each(matrices: Float[Array, "n o o"]) -> Float[Array, "n o o"]:

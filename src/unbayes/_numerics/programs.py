@@ -7,12 +7,15 @@ functions of the user's, which may close over anything.
 """
 
 import contextlib
+import contextvars
+import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import equinox as eqx
 import jax
 from jax._src.config import persistent_cache_min_compile_time_secs as _least_compile_time
 
@@ -22,6 +25,11 @@ from unbayes._fork import require_usable_process
 SETTING = "UNBAYES_CACHE"
 # Seconds that no compilation takes: programs are read from the folder, and none is written to it.
 NEVER = 1e9
+# Of the compiler, for programs that take longer to compile than to run: half the time, and half the speed.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_quickly = contextvars.ContextVar("quickly", default=False)
 
 
 def keep_programs(folder: str | os.PathLike[str] | None) -> None:
@@ -50,6 +58,32 @@ def kept(holds_functions: bool) -> Iterator[None]:
     is_ours = _setting("jax_persistent_cache_min_compile_time_secs") == NEVER
     with _least_compile_time(0.0) if is_ours and not holds_functions else contextlib.nullcontext():
         yield
+
+
+@contextlib.contextmanager
+def quickly(wish: bool) -> Iterator[None]:
+    """Compile `compiled` functions quickly rather than well, within this context, if that is the wish.
+
+    For models with functions of a user's, whose programs no other process finds, and few records.
+    """
+    token = _quickly.set(wish)
+    try:
+        yield
+    finally:
+        _quickly.reset(token)
+
+
+def compiled(function: Function) -> Function:
+    """As `equinox.filter_jit`, for functions that may be called within `quickly`."""
+    # Equinox hands options on to JAX, which its annotations do not say.
+    jit: Any = eqx.filter_jit
+    well, quick = jit(function), jit(function, compiler_options=QUICK)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return (quick if _quickly.get() else well)(*args, **kwargs)
+
+    return cast(Function, call)
 
 
 def keep_by_default() -> None:

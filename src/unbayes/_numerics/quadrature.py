@@ -93,7 +93,17 @@ def random_nodes(key: PRNGKeyArray, dim: int, dtype: jnp.dtype, count: int) -> N
 
 def quasi_random_nodes(dim: int, dtype: jnp.dtype, count: int) -> Nodes:
     """As `random_nodes`, from Sobol's sequence: the same whenever they are asked for, and more even."""
-    return _paired(jnp.asarray(_quasi_normal(dim, max(count // 2, 1)), dtype))
+    points = _quasi_random(dim, max(count // 2, 1)).astype(dtype)
+    return Nodes(points, np.full(len(points), 1 / len(points), dtype))
+
+
+@functools.lru_cache
+def _quasi_random(dim: int, pairs: int) -> Float[np.ndarray, "k dim"]:
+    # By NumPy: it is always the same, and costs a compiled function nothing.
+    half = _quasi_normal(dim, pairs)
+    if pairs >= dim:
+        half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / pairs)).T
+    return np.concatenate([half, -half])
 
 
 @functools.lru_cache

@@ -116,6 +116,13 @@ def require_records(total: int, name: str) -> None:
         raise ValueError(f"{name} must hold at least one record, got none")
 
 
+def round_number(total: int) -> int:
+    """The number of records up to which a batch of `total` is filled up."""
+    size = max(total, SMALLEST_BATCH)
+    grain = 1 << (size.bit_length() - 4) if size < LARGEST_FILLED else 1
+    return -(-size // grain) * grain
+
+
 def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, Any]:
     """The records up to a round number, the last one repeated, and weights that count only the given ones.
 
@@ -123,9 +130,7 @@ def padded(records: Any, dtype: jnp.dtype) -> tuple[Any, Any]:
     A large number of records stays as it is.
     """
     total = count(records)
-    size = max(total, SMALLEST_BATCH)
-    grain = 1 << (size.bit_length() - 4) if size < LARGEST_FILLED else 1
-    extra = -(-size // grain) * grain - total
+    extra = round_number(total) - total
     weights = np.repeat(np.array([1, 0], dtype), [total, extra])
     if not extra:
         return records, weights

@@ -1,6 +1,7 @@
 """The command `unbayes erase`: take the rows of a table out of a saved model."""
 
 import contextlib
+import dataclasses
 import datetime
 import enum
 import json
@@ -17,6 +18,7 @@ from unbayes.cli.columns import choose_columns, noted_columns, parse_names, requ
 from unbayes.cli.files import MODEL, Opened, open_file
 from unbayes.cli.refusal import Refused, reason, refusals
 from unbayes.cli.rows import open_rows
+from unbayes.trust import TOLERANCE
 
 if TYPE_CHECKING:
     from unbayes import Unlearned
@@ -63,6 +65,9 @@ def erase(
     missing: Annotated[
         Missing, typer.Option(help="What to do with records that are not, or no longer, in the model.")
     ] = Missing.REFUSE,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Nats per parameter from retraining that are good enough.")
+    ] = TOLERANCE,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of whatever is random.")] = 0,
     progress: Annotated[bool, typer.Option(help="Progress of long work, in a terminal.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -95,7 +100,7 @@ def erase(
         if no_memory:
             saved = saved._replace(memory=None)
         try:
-            result = _unlearn(saved, erased, named, missing, seed, progress and _is_terminal())
+            result = _unlearn(saved, erased, named, missing, tolerance, seed, progress and _is_terminal())
         except ValueError as error:
             raise Refused(f"{rows} cannot be erased: {error}") from error
         _save(out, saved, result, earlier)
@@ -125,7 +130,13 @@ def _is_terminal() -> bool:
 
 
 def _unlearn(
-    saved: "Saved", erased: Any, ids: list[str] | None, missing: Missing, seed: int, show_progress: bool
+    saved: "Saved",
+    erased: Any,
+    ids: list[str] | None,
+    missing: Missing,
+    tolerance: float,
+    seed: int,
+    show_progress: bool,
 ) -> "Unlearned":
     """The result, or the exit code that says that there is none."""
     import jax
@@ -143,6 +154,7 @@ def _unlearn(
                 memory=saved.memory,
                 ids=ids,
                 missing=missing.value,
+                tolerance=tolerance,
                 key=jax.random.key(seed),
                 progress=bar,
             )
@@ -217,12 +229,14 @@ def _save(out: Path, saved: "Saved", result: "Unlearned", earlier: list[dict[str
 
 def _report(result: "Unlearned", out: Path) -> dict[str, Any]:
     """The result for JSON; numbers that are not finite are null."""
+    error = result.error
     measures = {name: _finite(value) for name, value in result.trust.measures._asdict().items()}
     return {
         "records": result.records,
         "method": str(result.method),
         "choice": result.choice,
         "information": _finite(result.information),
+        "error": error and {name: _finite(value) for name, value in dataclasses.asdict(error).items()},
         "verdict": str(result.verdict),
         "doubts": list(result.doubts),
         "caveats": list(result.caveats),

@@ -1,6 +1,7 @@
 """The command `unbayes show`: what is in a saved file."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,6 +107,7 @@ def _memory_rows(memory: dict[str, Any] | None) -> list[tuple[str, str]]:
     if memory is None:
         return [("memory", "none")]
     parts = [f"{memory['records']} training records"]
+    parts += [_spell_sums(memory["sums"])] if memory["sums"] else []
     parts += [f"a coreset of {memory['coreset']}"] if memory["coreset"] else []
     parts += ["dense curvature"] if memory["curvature"] else []
     rows = [("memory", ", ".join(parts))]
@@ -130,11 +132,44 @@ def _memory(opened: Opened) -> dict[str, Any] | None:
             size = 0
     return {
         "records": fields.get("records"),
+        "sums": _sums(fields.get("sums"), opened),
         "coreset": size,
         "curvature": fields.get("curvature") is not None,
         "is_stand_in": bool(fields.get("is_stand_in", False)),
         "known_by": _known_by(fields),
     }
+
+
+def _sums(node: Any, opened: Opened) -> dict[str, Any] | None:
+    """Order of the sums, along how many directions of how many, and their size; None where there are none."""
+    fields = _fields(node)
+    match fields.get("directions"):
+        case {"array": str(name)} if name in opened.arrays:
+            dim, directions = opened.arrays[name].shape
+            return {
+                "order": 3 if _fields(fields.get("derivatives")).get("fourth") is None else 4,
+                "directions": directions,
+                "of": dim,
+                "share": fields.get("share"),
+                "bytes": sum(opened.arrays[each].nbytes for each in _array_names(node)),
+            }
+    return None
+
+
+def _spell_sums(sums: dict[str, Any]) -> str:
+    along = "all" if sums["directions"] == sums["of"] else f"{sums['directions']} of"
+    size = f"{sums['bytes'] / 1e6:.1f} MB" if sums["bytes"] >= 1e5 else f"{sums['bytes'] / 1e3:.1f} kB"
+    return f"sums of order {sums['order']} along {along} {sums['of']} directions ({size})"
+
+
+def _array_names(node: Any) -> Iterator[str]:
+    """Names of all arrays in a description."""
+    match node:
+        case {"array": str(name)}:
+            yield name
+        case {"class": str(), "fields": {**parts}}:
+            for part in parts.values():
+                yield from _array_names(part)
 
 
 def _known_by(memory: dict[str, Any]) -> str | None:

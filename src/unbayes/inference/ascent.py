@@ -21,6 +21,8 @@ from unbayes.posteriors import (
 )
 
 SMALLEST_STEP = 2.0**-12
+# Parameters of a log-concave model from which a curvature costs as much as tens of gradients.
+LEAST_WIDE_DIM = 256
 
 Gaussian = TypeVar("Gaussian", bound=AbstractGaussian)
 
@@ -48,6 +50,11 @@ class Bound(eqx.Module):
     weights: Float[Array, " n"] | None = None
     base: GaussianNatural | None = None
     prior_precision: AbstractPrecision | None = None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it pays to have fewer curvatures, for some more work on each."""
+        return self.model.is_log_concave and self.model.dim >= LEAST_WIDE_DIM
 
     def prepared(self) -> "Bound":
         """The same, with what need not be computed in every pass."""

@@ -16,6 +16,7 @@ from unbayes._storable import Storable
 from unbayes._validation import require_positive
 from unbayes.memory.coreset import draw_rows
 from unbayes.memory.marks import Marker, Marks, count_equal
+from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior, GaussianNatural
 
@@ -55,6 +56,8 @@ class Memory(Storable):
     curvature
         For a diagonal posterior, dense natural parameters of the Gaussian that it is nearest to: how the
         parameters depend on each other. None where not kept, or not needed.
+    sums
+        Sums of higher derivatives over the training records; None where not kept.
     coreset
         Some of the training records, as `model.encode` returned them. These are data: they deserve the same
         protection as the training set, and are dropped when they are erased.
@@ -77,6 +80,7 @@ class Memory(Storable):
     """
 
     later_fields: ClassVar[dict[str, Any]] = {
+        "sums": None,
         "lineage": "",
         "is_stand_in": False,
         "belongs_to": ("", ""),
@@ -100,6 +104,22 @@ class Memory(Storable):
     coreset_marks: Marks | None = None
     copies: Int[Array, " k"] | None = None
     deviance: float | None = eqx.field(static=True, default=None)
+    sums: KeptSums | None = None
+
+    def only(self, *kinds: str) -> Self:
+        """The same memory with no other kinds of what is kept of the records: "sums", "coreset", "curvature".
+
+        Sums and coresets have the curvature with them. The roster stays in any case.
+        """
+        if wrong := set(kinds) - {"sums", "coreset", "curvature"}:
+            raise ValueError(f"kinds must be sums, coreset or curvature, got {wrong.pop()!r}")
+        parts: dict[str, Any] = {} if kinds else {"curvature": None}
+        if "sums" not in kinds:
+            parts["sums"] = None
+        if "coreset" not in kinds:
+            parts |= dict.fromkeys(("coreset", "weights", "coreset_marks", "copies")) | {"is_stand_in": False}
+        left = dataclasses.replace(self, lineage="", **parts)
+        return dataclasses.replace(left, lineage=fingerprint(left))
 
     def with_sample(self, model: AbstractModel, erased: Any, *, key: PRNGKeyArray) -> Self:
         """The memory with the erased records as its coreset, where these are a random sample of all records.
@@ -236,12 +256,13 @@ class Memory(Storable):
         members: Any,
         *,
         curvature: GaussianNatural | None = None,
+        sums: KeptSums | None = None,
         deviance: float | None = None,
     ) -> Self:
         """Memory once `records` were erased: those of the coreset that are among them are gone for good.
 
-        Of several equal records, as many stay as were not erased. `curvature` is that of the posterior which
-        was recovered, `deviance` that of the erased records.
+        Of several equal records, as many stay as were not erased. `curvature` and `sums` are those at the
+        posterior which was recovered, `deviance` is that of the erased records.
         """
         remaining = None if self.is_stand_in else self.remaining_coreset(matches)
         coreset = weights = marks = copies = None
@@ -264,6 +285,7 @@ class Memory(Storable):
             coreset_marks=marks,
             copies=copies,
             deviance=None if self.deviance is None else deviance,
+            sums=sums,
         )
 
     def _roster_without(self, members: Any) -> Marks | None:
@@ -289,6 +311,8 @@ class Memory(Storable):
 
     def __str__(self) -> str:
         parts = [f"{self.records} training records"]
+        if self.sums is not None:
+            parts.append(f"sums of order {self.sums.derivatives.order}")
         parts += [f"a coreset of {self.size}"] if self.size else []
         parts += ["dense curvature"] if self.curvature is not None else []
         return "memory of " + ", ".join(parts)

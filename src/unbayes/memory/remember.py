@@ -10,12 +10,15 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.fingerprint import fingerprint
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import count, padded, take
 from unbayes._validation import require_ids
 from unbayes.inference.ascent import Bound
 from unbayes.memory.coreset import draw_coreset
+from unbayes.memory.kinds import Coreset, Keep, Sums, kinds_of
 from unbayes.memory.marks import Marker, Marks, count_equal
 from unbayes.memory.memory import Memory
+from unbayes.memory.sums import keep_sums
 from unbayes.models import AbstractModel
 from unbayes.posteriors import (
     AbstractFlow,
@@ -34,7 +37,7 @@ def remember(
     posterior: AbstractPosterior,
     model: AbstractModel,
     records: Any,
-    size: int | None,
+    memory: Keep,
     stationarity: float | None,
     *,
     ids: Iterable[str] | None = None,
@@ -49,8 +52,8 @@ def remember(
         As trained.
     records
         All the training records D, as `model.encode` takes them.
-    size
-        Number of records to keep, beside the dense curvature of a diagonal posterior; None keeps neither.
+    memory
+        What to keep, as `fit` takes it; the dense curvature of a diagonal posterior comes with anything.
     stationarity
         Of the posterior, in nats.
     ids
@@ -61,9 +64,8 @@ def remember(
     key
         Key of the draw.
     """
-    return keep(
-        posterior, model, records, model.encode(records), size, stationarity, ids=ids, roster=roster, key=key
-    )
+    given = (posterior, model, records, model.encode(records), memory, stationarity)
+    return keep(*given, ids=ids, roster=roster, key=key)
 
 
 def keep(
@@ -71,21 +73,25 @@ def keep(
     model: AbstractModel,
     records: Any,
     evidence: Any,
-    size: int | None,
+    memory: Keep,
     stationarity: float | None,
     *,
     ids: Iterable[str] | None,
     roster: bool,
     deviance: float | None = None,
     key: PRNGKeyArray,
+    nodes: int = QUASI_RANDOM_NODES,
 ) -> Memory:
     """As `remember`, of records that are encoded already."""
     named = require_ids(ids, count(evidence))
+    kinds = kinds_of(memory)
+    sums = next((kind for kind in kinds if isinstance(kind, Sums)), None)
+    size = next((kind.size for kind in kinds if isinstance(kind, Coreset)), 0)
     # A KL of zero may be rounded to less.
     stationarity = None if stationarity is None else max(stationarity, 0.0)
     kept = Memory(count(evidence), stationarity, deviance=deviance).kept_for(posterior, model)
-    if size is not None:
-        _require_rememberable(posterior, model)
+    if kinds:
+        _require_rememberable(posterior, model, sums)
     marks = None
     if roster or size:
         rows = None if named else model.rows(records)
@@ -93,10 +99,14 @@ def keep(
         marker = Marker(salt) if named else Marker.for_rows(rows, salt)
         marks = marker.mark(rows, named)
         kept = dataclasses.replace(kept, marker=marker, roster=marks.in_order() if roster else None)
-    if size is not None:
+    if kinds:
         gaussian = posterior if isinstance(posterior, AbstractGaussian) else matched_gaussian(posterior, key)
+        points = model.nodes(nodes)
         if isinstance(gaussian, DiagonalGaussian):
-            kept = dataclasses.replace(kept, curvature=_full_step(gaussian, model, evidence, model.nodes()))
+            kept = dataclasses.replace(kept, curvature=_full_step(gaussian, model, evidence, points))
+        if sums is not None:
+            found = keep_sums(gaussian, model, *padded(evidence, model.dtype), sums, points)
+            kept = dataclasses.replace(kept, sums=found)
         if size and marks is not None:
             kept = _with_coreset(kept, gaussian, model, evidence, size, marks, key)
     return dataclasses.replace(kept, lineage=fingerprint(kept))
@@ -119,11 +129,16 @@ def _with_coreset(
     )
 
 
-def _require_rememberable(posterior: AbstractPosterior, model: AbstractModel) -> None:
+def _require_rememberable(posterior: AbstractPosterior, model: AbstractModel, sums: Sums | None) -> None:
     if not isinstance(posterior, AbstractGaussian | AbstractFlow) or not model.has_dense_sites:
         raise ValueError(
             "memory must be left out: it serves Gaussians and autoregressive flows, of models with "
             f"affordable dense sites, got {type(posterior).__name__} of {posterior.dim} parameters"
+        )
+    if sums is not None and not isinstance(posterior, AbstractGaussian):
+        raise ValueError(
+            "memory must be a number of records, or left out: sums serve Gaussian posteriors, got "
+            f"{type(posterior).__name__}"
         )
 
 

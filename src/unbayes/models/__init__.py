@@ -9,6 +9,7 @@ from unbayes.models.conjugate import GammaPoisson as GammaPoisson
 from unbayes.models.conjugate import UnknownNoiseRegression as UnknownNoiseRegression
 from unbayes.models.count_predictive import CountPredictive as CountPredictive
 from unbayes.models.count_predictive import LogNormalCountPredictive as LogNormalCountPredictive
+from unbayes.models.density import AbstractDifferentiated as AbstractDifferentiated
 from unbayes.models.density import DensityModel as DensityModel
 from unbayes.models.density import GammaShape as GammaShape
 from unbayes.models.evidence import LinearEvidence as LinearEvidence

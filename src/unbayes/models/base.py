@@ -14,13 +14,13 @@ from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, is_sampled, 
 from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate, weighted_sum
 from unbayes._storable import Storable
 from unbayes._validation import require_precision
+from unbayes.models import differentiation
+from unbayes.models.derivatives import Derivatives
 from unbayes.models.predictive import Surprise
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
     AbstractPosterior,
-    DensePrecision,
-    FullGaussian,
     GaussianNatural,
     gaussian_kl,
     small_change,
@@ -30,8 +30,10 @@ from unbayes.posteriors import (
 LARGEST_DIFFERENTIATED_DIM = 300
 # Records whose sites, a matrix each, are computed at a time.
 SITES_AT_ONCE = 32
-# Parameters beyond which sums of third derivatives, d³ numbers, cost too much.
+# Parameters beyond which sums of third derivatives, d³ numbers, cost too much where nobody asked for them.
 LARGEST_THIRD_DIM = 32
+# Directions along which a general model is differentiated four times, at every node.
+LARGEST_DIFFERENTIATED_DIRECTIONS = 12
 
 
 class AbstractModel(Storable):
@@ -157,7 +159,8 @@ class AbstractModel(Storable):
     def prior_site(self, gaussian: AbstractGaussian, nodes: Nodes) -> GaussianNatural:
         """Natural gradient of E_q[log p(θ)]: a Gaussian prior's own parameters, else by differentiation."""
         if self.gaussian_prior is None:
-            return _differentiated_site(self.log_prior, gaussian, nodes)
+            one = jnp.zeros(1, self.dtype)
+            return differentiation.second_order(self._log_prior_of_one, gaussian, one, nodes).site(gaussian)
         prior = self.gaussian_prior.natural
         return gaussian.site(prior.gradient_at(gaussian.mean), prior.precision)
 
@@ -173,15 +176,8 @@ class AbstractModel(Storable):
         A record counts `weights` times. The sites of a diagonal Gaussian are diagonal; those of the same
         Gaussian `to_full` are dense.
         """
-
-        def part(weighted):
-            evidence, weights = weighted
-            return _differentiated_site(
-                lambda theta: weighted_sum(self.log_likelihood(theta, evidence), weights), gaussian, nodes
-            )
-
-        elements = nodes.points.shape[0] * gaussian.dim
-        return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // elements, 1))
+        arguments = (gaussian, evidence, nodes, weights)
+        return differentiation.second_order(self.log_likelihood, *arguments).site(gaussian)
 
     def expected_log_likelihood_and_site(
         self,
@@ -219,37 +215,84 @@ class AbstractModel(Storable):
 
     @property
     def has_third_derivatives(self) -> bool:
-        """Whether `third_derivatives` is affordable."""
+        """Whether `derivatives` of third order, along all of θ, cost little beside sites."""
         return self.dim <= LARGEST_THIRD_DIM
 
-    def third_derivatives(
+    @property
+    def most_directions(self) -> int:
+        """Directions along which `derivatives` of fourth order are affordable, at most."""
+        return min(self.dim, LARGEST_DIFFERENTIATED_DIRECTIONS)
+
+    @property
+    def has_fifth_derivatives(self) -> bool:
+        """Whether fifth derivatives, along the leading directions, are affordable too."""
+        return False
+
+    def derivatives(
         self,
-        gaussian: FullGaussian,
+        gaussian: AbstractGaussian,
+        directions: Float[Array, "d k"],
         evidence: Any,
         nodes: Nodes,
         weights: Float[Array, " n"] | None = None,
-    ) -> Float[Array, "d d d"]:
-        """E_q[∇³ log p(D|θ)], summed over records, in coordinates z with θ = m + L z.
+        order: int = 4,
+    ) -> Derivatives:
+        """E_q[∇³ log p(D|θ)] and so on up to `order`, summed over records, along k directions of θ."""
+        return differentiation.site_and_derivatives(
+            self.log_likelihood, gaussian, directions, evidence, nodes, weights, order
+        )[1]
 
-        By Stein's lemma these are the moments E[∇² log p ⊗ z] of second derivatives at the nodes.
+    def site_and_derivatives(
+        self,
+        gaussian: AbstractGaussian,
+        directions: Float[Array, "d k"],
+        evidence: Any,
+        nodes: Nodes,
+        weights: Float[Array, " n"] | None = None,
+        order: int = 4,
+    ) -> tuple[GaussianNatural, Derivatives]:
+        """Both at once; a model for which that costs less than one after the other says how."""
+        arguments = (evidence, nodes, weights)
+        return self.site(gaussian, *arguments), self.derivatives(gaussian, directions, *arguments, order)
+
+    def prior_derivatives(
+        self, gaussian: AbstractGaussian, directions: Float[Array, "d k"], nodes: Nodes, order: int = 4
+    ) -> Derivatives | None:
+        """The same of log p(θ); None for a Gaussian prior, which has none."""
+        if self.gaussian_prior is not None:
+            return None
+        one = jnp.zeros(1, self.dtype)
+        return differentiation.site_and_derivatives(
+            self._log_prior_of_one, gaussian, directions, one, nodes, None, order
+        )[1]
+
+    def _log_prior_of_one(self, theta, evidence):
+        """The prior as what a single record says."""
+        return self.log_prior(theta)[None]
+
+    def bending(
+        self,
+        gaussian: AbstractGaussian,
+        root: Float[Array, "d d"],
+        evidence: Any,
+        nodes: Nodes,
+        weights: Float[Array, " n"] | None = None,
+    ) -> Float[Array, "d d"]:
+        """How much the records' curvature varies along each direction z, θ = m + root z, as E_q[(H − E H)²].
+
+        Its leading eigenvectors are the directions along which higher derivatives matter most.
         """
 
-        def part(weighted):
-            evidence, weights = weighted
+        def second_derivatives(theta):
+            def total(z):
+                moved = theta + root @ z
+                return weighted_sum(self.log_likelihood(moved, evidence), weights) + self.log_prior(moved)
 
-            def second_derivatives(z):
-                def total(z):
-                    return weighted_sum(self.log_likelihood(gaussian.colour(z), evidence), weights)
+            return jax.hessian(total)(jnp.zeros(root.shape[1], root.dtype))
 
-                return jax.hessian(total)(z)
-
-            if nodes.count == 1:
-                return jax.jacfwd(second_derivatives)(nodes.points[0])
-            second = jax.vmap(second_derivatives)(nodes.points)
-            return jnp.einsum("k,kij,kl->ijl", nodes.weights, second, nodes.points)
-
-        elements = nodes.points.shape[0] * gaussian.dim
-        return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // elements, 1))
+        second = jax.lax.map(second_derivatives, jax.vmap(gaussian.colour)(nodes.points))
+        away = second - jnp.tensordot(nodes.weights, second, 1)
+        return jnp.einsum("k,kij,kjl->il", nodes.weights, away, away)
 
     def surprise(self, gaussian: AbstractGaussian, evidence: Any, nodes: Nodes) -> Surprise | None:
         """How improbable each record is under the belief without it; None where that cannot be told."""
@@ -281,6 +324,11 @@ class AbstractModel(Storable):
     def holds_functions(self) -> bool:
         """Whether the model holds functions of a user's, which may close over anything, data included."""
         return False
+
+    @property
+    def site_rank(self) -> int:
+        """Rank that the precision of one record's site has at most."""
+        return self.dim
 
     @property
     def is_log_concave(self) -> bool:
@@ -341,10 +389,3 @@ def _conjugate_log_predictive(model: AbstractModel, posterior, evidence):
         return likelihood + posterior.log_prob(theta) - posterior.with_natural(updated).log_prob(theta)
 
     return jax.vmap(one)(evidence)
-
-
-def _differentiated_site(log_density, gaussian: AbstractGaussian, nodes: Nodes) -> GaussianNatural:
-    thetas = jax.vmap(gaussian.colour)(nodes.points)
-    gradient = nodes.weights @ jax.vmap(jax.grad(log_density))(thetas)
-    curvature = -jnp.tensordot(nodes.weights, jax.vmap(jax.hessian(log_density))(thetas), 1)
-    return gaussian.site(gradient, DensePrecision(curvature))

@@ -13,10 +13,34 @@ from jaxtyping import Array, Float
 from unbayes._numerics.records import require_records, to_arrays, to_float_array
 from unbayes._validation import require_positive
 from unbayes.models.base import AbstractModel
+from unbayes.models.differentiation import influence, second_order, site_and_derivatives, site_changes
 from unbayes.posteriors import AbstractGaussian
 
 
-class DensityModel(AbstractModel):
+class AbstractDifferentiated(AbstractModel):
+    """A model that is known by its log-likelihood alone; a pass over it gives all that is wanted at once."""
+
+    def expected_log_likelihood_and_site(self, gaussian, evidence, nodes, weights=None):
+        """Both at once."""
+        found = second_order(self.log_likelihood, gaussian, evidence, nodes, weights)
+        return found.value, found.site(gaussian)
+
+    def site_and_derivatives(self, gaussian, directions, evidence, nodes, weights=None, order=4):
+        """Both at once."""
+        return site_and_derivatives(
+            self.log_likelihood, gaussian, directions, evidence, nodes, weights, order
+        )
+
+    def site_changes(self, before, after, evidence, nodes):
+        """KL, in nats to second order, by which the change of each record's site moves the belief `after`."""
+        return site_changes(self.log_likelihood, before, after, evidence, nodes)
+
+    def influence(self, gaussian, evidence, nodes):
+        """Share of the belief's precision that each record gave, summed over directions: tr(Σ s_i)."""
+        return influence(self.log_likelihood, gaussian, evidence, nodes)
+
+
+class DensityModel(AbstractDifferentiated):
     """Any model that can be written down in JAX.
 
     Parameters
@@ -76,7 +100,7 @@ class DensityModel(AbstractModel):
         return jax.vmap(self.record_log_density, (None, 0))(theta, evidence)
 
 
-class GammaShape(AbstractModel):
+class GammaShape(AbstractDifferentiated):
     """y ~ Gamma(shape, rate) with known rate and unknown shape; θ = log shape, so that d = 1.
 
     Parameters

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes._numerics.linalg import cholesky_of_each, third_moment
+from unbayes._numerics.linalg import cholesky_of_each
 from unbayes._numerics.programs import kept
 from unbayes._numerics.quadrature import Nodes, safe_sqrt
 from unbayes._numerics.records import (
@@ -18,7 +18,7 @@ from unbayes._numerics.records import (
     weighted_sum,
 )
 from unbayes._validation import require_precision
-from unbayes.models import linear_predictive
+from unbayes.models import linear_derivatives, linear_predictive
 from unbayes.models.base import LARGEST_THIRD_DIM, AbstractModel
 from unbayes.models.evidence import LinearEvidence, featurise
 from unbayes.models.features import AbstractFeatures
@@ -30,6 +30,8 @@ from unbayes.posteriors.precision import LARGEST_DENSE_DIM
 
 # Outputs beyond which third derivatives of the likelihood, outputs³ numbers a record, cost too much.
 LARGEST_THIRD_OUTPUTS = 3
+# Directions along which fourth derivatives are summed: 820 pairs of them, 5 megabytes in float64.
+LARGEST_SUMMED_DIRECTIONS = 40
 
 
 class LinearModel(AbstractModel):
@@ -105,6 +107,11 @@ class LinearModel(AbstractModel):
     def holds_functions(self) -> bool:
         """Whether the features are a function of a user's."""
         return self.features.holds_functions
+
+    @property
+    def site_rank(self) -> int:
+        """The number of outputs: a record's precision is a matrix of that size, between features."""
+        return self.likelihood.outputs
 
     @property
     def is_log_concave(self) -> bool:
@@ -219,34 +226,23 @@ class LinearModel(AbstractModel):
         """Few parameters, and few outputs: the sums take n·outputs³ and n·d³ operations."""
         return self.dim <= LARGEST_THIRD_DIM and self.likelihood.outputs <= LARGEST_THIRD_OUTPUTS
 
-    def third_derivatives(self, gaussian, evidence: LinearEvidence, nodes: Nodes, weights=None):
-        """E_q[∇³ log p(D|θ)], where θ = m + L z, over z: small integrals per record, times a ⊗ a ⊗ a."""
-        root = gaussian.scale_tril.reshape(self.likelihood.outputs, -1, self.dim)
+    @property
+    def most_directions(self) -> int:
+        """Directions whose sums of fourth derivatives fit in a few megabytes."""
+        return min(self.dim, LARGEST_SUMMED_DIRECTIONS)
 
-        def part(weighted):
-            evidence, weights = weighted
-            moments = self._predictor_moments(gaussian, evidence, nodes)
-            third = self._third_derivatives(*moments, evidence.targets, nodes)
-            third = third if weights is None else weights[:, None, None, None] * third
-            along = jnp.einsum("np,opd->nod", evidence.design, root)
-            if self.likelihood.outputs == 1:
-                return third_moment(along[:, 0], third[:, 0, 0, 0])
-            inner = jnp.einsum("nopq,npj,nql->nojl", third, along, along)
-            return jnp.einsum("noi,nojl->ijl", along, inner)
+    @property
+    def has_fifth_derivatives(self) -> bool:
+        """Few outputs: the sums take n·outputs⁵ operations."""
+        return self.likelihood.outputs <= LARGEST_THIRD_OUTPUTS
 
-        chunk = min(self._chunk(nodes), max(CHUNK_ELEMENTS // self.dim**2, 1))
-        return accumulate(part, (evidence, weights), chunk)
+    def derivatives(self, gaussian, directions, evidence, nodes, weights=None, order=4):
+        """Small integrals per record, times products of a."""
+        return linear_derivatives.derivatives(self, gaussian, directions, evidence, nodes, weights, order)
 
-    def _third_derivatives(self, mean, root, targets, nodes: Nodes) -> Float[Array, "n o o o"]:
-        """E[∇³ log p(y|f)] of each record."""
-        if self.likelihood.outputs == 1:
-            each = self.likelihood.third_derivatives(mean[:, 0], root[:, 0, 0] ** 2, targets)
-            return each[:, None, None, None]
-
-        def curvature(shift):
-            return self._integrals(mean + shift, root, targets, nodes).curvature
-
-        return -jax.jacfwd(curvature)(jnp.zeros(mean.shape[1], mean.dtype))
+    def bending(self, gaussian, root, evidence, nodes, weights=None):
+        """Σ_n (|l‴| √c + |l⁗| c) b bᵀ with b = rootᵀ a and c = |b|²."""
+        return linear_derivatives.bending(self, gaussian, root, evidence, nodes, weights)
 
     def site_changes(self, before, after, evidence: LinearEvidence, nodes: Nodes):
         """As for any model; of f = W a, slopes and curvatures of f tell all, without a matrix per record."""

@@ -63,13 +63,16 @@ def check_fit(
             memory.require_kin(posterior, model)
         except ValueError as wrong:
             raise error(str(wrong)) from wrong
-    if memory.curvature is not None and memory.curvature.linear.shape != (posterior.dim,):
-        raise error(
-            f"memory.curvature must have {posterior.dim} parameters to fit the posterior, "
-            f"got {len(memory.curvature.linear)}"
-        )
+    for name, dim in (
+        ("curvature", memory.curvature and len(memory.curvature.linear)),
+        ("sums", memory.sums and memory.sums.dim),
+    ):
+        if dim not in (None, posterior.dim):
+            raise error(f"memory.{name} must have {posterior.dim} parameters to fit the posterior, got {dim}")
     for name, array in (
         ("curvature.linear", memory.curvature and memory.curvature.linear),
+        ("sums.directions", memory.sums and memory.sums.directions),
+        ("sums.derivatives.third", memory.sums and memory.sums.derivatives.third),
         ("weights", memory.weights),
     ):
         if array is not None and array.dtype != posterior.dtype:

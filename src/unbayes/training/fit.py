@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.programs import kept
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import count
 from unbayes._validation import require_ids, require_key, require_precision
-from unbayes.memory import keep
+from unbayes.memory import Keep, keep, kinds_of
 from unbayes.models import AbstractConjugateModel, AbstractModel
 from unbayes.posteriors import (
     AbstractExponentialFamily,
@@ -34,7 +35,7 @@ def fit(
     *,
     family: type[AbstractVariational] | AbstractVariational = FullGaussian,
     method: AbstractTraining | None = None,
-    memory: int | None = None,
+    memory: Keep = None,
     ids: Iterable[str] | None = None,
     roster: bool = True,
     key: PRNGKeyArray,
@@ -55,9 +56,11 @@ def fit(
         How to train. By default: exactly, where the family is conjugate; `NaturalGradientVI` for Gaussians;
         `GradientVI` for anything else.
     memory
-        Number of training records to keep in `trained.memory` for later unlearning, together with the dense
-        curvature beside a diagonal posterior; 0 keeps the curvature alone, None neither. Records that are
-        kept are training data, and to be protected as such.
+        What to keep in `trained.memory` for later unlearning: "sums", of third and fourth derivatives over
+        all records, which hold nobody's record and bring results close to retraining (`Sums` has settings);
+        a number of records, a `Coreset`, which are training data and to be protected as such; both, as a
+        tuple; "curvature" or 0 for the dense curvature beside a diagonal posterior, which the others keep
+        too; None for nothing.
     ids
         One identifier for each record, such as a customer's number, by which `unlearn` will know it. Digests
         of them are kept, not the identifiers. Without any, records are known by their digits.
@@ -72,8 +75,7 @@ def fit(
     """
     started = time.perf_counter()
     require_key(key)
-    if memory is not None and not (isinstance(memory, int) and memory >= 0):
-        raise ValueError(f"memory must be a number of records to keep, or None, got {memory!r}")
+    kinds = kinds_of(memory)
     require_precision(model=model)
     with kept(model.holds_functions):
         evidence = model.encode(records)
@@ -89,12 +91,13 @@ def fit(
             model,
             records,
             evidence,
-            memory,
+            kinds,
             trained.stationarity,
             ids=named,
             roster=roster,
             deviance=_deviance(trained, model, evidence),
-            key=key if memory is None else jax.random.fold_in(key, 1),
+            key=jax.random.fold_in(key, 1) if kinds else key,
+            nodes=method.nodes if isinstance(method, NaturalGradientVI) else QUASI_RANDOM_NODES,
         )
     return dataclasses.replace(trained, memory=remembered, seconds=time.perf_counter() - started)
 

@@ -2,32 +2,26 @@
 
 import math
 
+from unbayes.trust.error import PredictedError, Source, predict
 from unbayes.trust.limits import (
     DOUBTED_ABSENCE,
-    DOUBTED_COVERAGE,
     DOUBTED_EXCESS,
     DOUBTED_IMPROBABLE,
     DOUBTED_KHAT,
     DOUBTED_PROJECTION_LOSS,
     DOUBTED_SAMPLING_ERROR,
-    DOUBTED_SECOND_TERM,
-    DOUBTED_SHARE_ALONE,
     DOUBTED_SHRINKAGE,
     DOUBTED_STATIONARITY,
     DOUBTED_STATIONARITY_ALONE,
-    DOUBTED_UNCERTAINTY,
     DOUBTED_UNLIKELIHOOD,
-    DOUBTED_UNSETTLED,
     LARGEST_SHIFT,
     LEAST_CHANCE,
-    REFUSED_COVERAGE,
     REFUSED_DEVIANCE,
     REFUSED_EXCESS,
     REFUSED_KHAT,
-    REFUSED_SECOND_TERM,
     REFUSED_SHARE,
-    REFUSED_SHARE_ALONE,
     REFUSED_UNLIKELIHOOD,
+    SMALL_BESIDE_NOTHING,
 )
 from unbayes.trust.measures import Measures
 from unbayes.trust.verdict import Doubt, Trust, Verdict
@@ -196,80 +190,68 @@ def _kept_width(measures: Measures) -> Doubt | None:
     )
 
 
-def _is_one_step(measures: Measures) -> bool:
-    """Whether the result is one natural-gradient step, neither exact nor corrected by a coreset."""
-    is_step = measures.share_removed is not None and measures.coverage is None
-    return is_step and not measures.is_exact and not measures.keeps_width
-
-
-def _hidden_curvature(measures: Measures) -> Doubt | None:
-    """A diagonal posterior without its curvature."""
-    if not _is_one_step(measures) or measures.knows_curvature:
-        return None
-    return Doubt(
-        "a diagonal posterior hides how parameters depend on each other: the step may fall short; give "
-        "a memory, if only one of no records, which keeps the curvature"
-    )
-
-
-def _second_term(measures: Measures) -> Doubt | None:
-    """A step after which the erased records would pull quite differently."""
-    if not _is_one_step(measures) or measures.second_term is None:
-        return None
-    ratio = measures.second_term / measures.change if measures.change else 0.0
-    if ratio <= DOUBTED_SECOND_TERM:
-        return None
-    reason = (
-        f"the erased records pull quite differently after the step (by {ratio:.1f} times the step "
-        "itself), and so may the remaining ones, which it does not see; give a memory, or retrain"
-    )
-    return Doubt(reason, Verdict.RETRAIN if ratio > REFUSED_SECOND_TERM else Verdict.DOUBTFUL)
-
-
 def _share_removed(measures: Measures) -> Doubt | None:
-    """A step that takes away much of the precision."""
-    if not _is_one_step(measures):
+    """One step that takes away most of the precision, with nothing to tell how the rest answers."""
+    share = measures.share_removed
+    if share is None or share <= REFUSED_SHARE or measures.is_exact or measures.keeps_width:
         return None
-    share = measures.share_removed or 0.0
-    came = f"{share:.0%} of the belief's precision in some direction came from the erased records"
-    if measures.second_term is not None:
-        return Doubt(came, Verdict.RETRAIN) if share > REFUSED_SHARE else None
-    if share <= DOUBTED_SHARE_ALONE:
+    if measures.coverage is not None or (measures.order or 1) > 1:
         return None
-    reason = f"{came}; the remaining ones may answer in ways that one step does not see"
-    return Doubt(reason, Verdict.RETRAIN if share > REFUSED_SHARE_ALONE else Verdict.DOUBTFUL)
+    reason = f"{share:.0%} of the belief's precision in some direction came from the erased records"
+    return Doubt(reason, Verdict.RETRAIN)
 
 
-def _coverage(measures: Measures) -> Doubt | None:
-    """A coreset that stands for little."""
-    coverage = measures.coverage
-    if coverage is None or measures.is_exact or coverage >= DOUBTED_COVERAGE:
-        return None
-    reason = f"the memory stands for only {coverage:.0%} of what the remaining records know"
-    return Doubt(reason, Verdict.RETRAIN if coverage < REFUSED_COVERAGE else Verdict.DOUBTFUL)
+def _error(measures: Measures) -> Doubt | None:
+    """A result that is too far from retraining, or may be, by the prediction and its range.
 
-
-def _uncertainty(measures: Measures) -> Doubt | None:
-    """A coreset whose draw matters."""
-    uncertainty, change = measures.uncertainty, measures.change or 0.0
-    if uncertainty is None or measures.is_exact:
+    | predicted | verdict |
+    | --- | --- |
+    | the whole range within the tolerance | trusted |
+    | the range reaches above it, or the prediction does and is small beside doing nothing | doubtful |
+    | the prediction is above it, and not small beside doing nothing | retrain |
+    | no prediction | doubtful where weights are even, else retrain |
+    """
+    error, tolerance = predict(measures), measures.tolerance * measures.dim
+    if error is None:
+        is_even = measures.khat is not None and measures.khat <= DOUBTED_KHAT
+        reason = "how far this is from retraining cannot be predicted for this posterior and method"
+        return Doubt(reason, Verdict.DOUBTFUL if is_even else Verdict.RETRAIN)
+    if error.high <= tolerance:
         return None
-    if uncertainty <= min(DOUBTED_UNCERTAINTY * measures.dim, change):
-        return None
+    is_above = error.nats > tolerance
+    is_far = is_above and error.nats > SMALL_BESIDE_NOTHING * error.nothing
+    probably, verb = f"about {error.nats:.2g} nats", "exceeds"
+    if not is_above:
+        probably, verb = f"up to {error.high:.2g} nats", "would exceed"
     reason = (
-        f"another draw of the memory would have moved the belief by about {uncertainty:.2g} nats; keep "
-        "more records, or retrain"
+        f"this is probably {probably} from retraining, where doing nothing leaves {error.nothing:.2g}; that "
+        f"{verb} the tolerance of {tolerance:.2g} ({measures.tolerance:g} per parameter). {_advice(error)}"
     )
-    return Doubt(reason, Verdict.RETRAIN if uncertainty > change else Verdict.DOUBTFUL)
+    return Doubt(reason, Verdict.RETRAIN if is_far else Verdict.DOUBTFUL)
+
+
+def _advice(error: PredictedError) -> str:
+    """What would help, by what the prediction rests on."""
+    match error.source:
+        case Source.STEP | Source.HELD_BACK:
+            return "A memory of sums brings the result closer, and the prediction"
+        case Source.SUMS | Source.UNSUMMED:
+            return "The erased records are too informative for the memory's sums: refine, or retrain"
+        case Source.CORESET:
+            return "Keep sums, or more records, or refine"
+        case Source.TRAINING:
+            return "Training had not converged: settle the posterior first, or refine the result"
+        case Source.COMPARISON:
+            return "Natural gradients come closer"
+        case _:
+            return "Give more draws"
 
 
 def _unsettled(measures: Measures) -> Doubt | None:
-    """A correction that did not reach its fixed point."""
-    if measures.unsettled is None or measures.unsettled <= DOUBTED_UNSETTLED * (measures.change or 0.0):
+    """A memory whose records gave no answer."""
+    if measures.unsettled is None or measures.coverage is not None:
         return None
-    if measures.coverage is None:
-        return Doubt("the memory's records give no answer that settles, so this is one step without them")
-    return Doubt("the remaining records' answer did not settle; refine, or retrain")
+    return Doubt("the memory's records give no answer that settles, so this is one step without them")
 
 
 def _excess(measures: Measures) -> Doubt | None:
@@ -339,12 +321,9 @@ RULES = (
     _shift,
     _sampling_error,
     _kept_width,
-    _hidden_curvature,
-    _second_term,
-    _share_removed,
-    _coverage,
-    _uncertainty,
     _unsettled,
+    _share_removed,
+    _error,
     _excess,
     _total_erasure,
     _shrinkage,

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from unbayes.trust.limits import TOLERANCE
+
 
 class Measures(NamedTuple):
     """What was measured; None where it does not apply or is not known.
@@ -10,6 +12,8 @@ class Measures(NamedTuple):
     ----------
     dim
         Number of parameters.
+    tolerance
+        Nats of KL over θ, per parameter, that the caller calls good enough.
     records, training_records
         Numbers of erased records, and of those that the posterior was trained on.
     strangers
@@ -48,15 +52,36 @@ class Measures(NamedTuple):
         Largest and least share of the belief's precision, over directions of θ, that the erased records had
         given. The largest is also the Pareto shape of the weights 1/p(D_e|θ), taken to second order. The
         least is negative where they had made the belief wider, which those of a log-concave model never do.
+    erased_evidence, evidence
+        Number of directions of θ that the erased records, and all records, determine: the trace of their
+        share of the belief's precision.
+    distance_to_step, step_change
+        KL, in nats, from one natural-gradient step to the result of another method, and from that step to
+        the trained belief.
     step
         Share of a full natural-gradient step that the mean took.
     keeps_width
         Whether only the mean was moved.
     knows_curvature
         Whether it is known how the parameters depend on each other.
+    answering
+        Share of what holds the mean, along its step, that is the remaining records' and not the prior's.
+    inflation
+        Mean ratio of a parameter's variance to that which a diagonal belief gives it.
     second_term
-        KL, in nats, by which the coreset moved the belief beyond one step. Without a coreset: by which the
-        step changed the pull of the erased records themselves, from their third derivatives.
+        KL, in nats, by which the memory moved the belief beyond one step. Without one: by
+        which the step changed the pull of the erased records themselves, from their third derivatives.
+    order
+        Order of derivatives that the memory's sums corrected the step by; 1 where no sum was to be believed,
+        None without sums.
+    next_term
+        KL, in nats, that the term of the series after the last would make.
+    disagreement
+        KL, in nats, between this way to sum the series and a more damped one.
+    damping
+        How strongly the change of the belief's width was damped in the series; 0 for the plain one.
+    summed_share
+        Part of what bends the log-likelihood that lies along the directions of the sums.
     coverage
         Share of the remaining records' precision that the coreset stands for.
     uncertainty
@@ -74,6 +99,7 @@ class Measures(NamedTuple):
     """
 
     dim: int = 0
+    tolerance: float = TOLERANCE
     records: int = 0
     training_records: int | None = None
     strangers: int | None = None
@@ -97,10 +123,21 @@ class Measures(NamedTuple):
     khat: float | None = None
     share_removed: float | None = None
     least_share_removed: float | None = None
+    erased_evidence: float | None = None
+    evidence: float | None = None
+    distance_to_step: float | None = None
+    step_change: float | None = None
     step: float | None = None
     keeps_width: bool = False
     knows_curvature: bool = True
+    answering: float = 1.0
+    inflation: float = 1.0
     second_term: float | None = None
+    order: int | None = None
+    next_term: float | None = None
+    disagreement: float | None = None
+    damping: float | None = None
+    summed_share: float | None = None
     coverage: float | None = None
     uncertainty: float | None = None
     unsettled: float | None = None

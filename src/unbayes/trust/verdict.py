@@ -4,6 +4,7 @@ import dataclasses
 import enum
 from typing import NamedTuple
 
+from unbayes.trust.error import PredictedError, predict
 from unbayes.trust.limits import DOUBTED_KHAT
 from unbayes.trust.measures import Measures
 
@@ -46,6 +47,11 @@ class Trust:
     doubts: tuple[Doubt, ...] = ()
 
     @property
+    def error(self) -> PredictedError | None:
+        """How far the result probably is from retraining; None where that cannot be told."""
+        return predict(self.measures)
+
+    @property
     def verdict(self) -> Verdict:
         """The worst that any doubt calls for."""
         ranks = list(Verdict)
@@ -56,6 +62,8 @@ class Trust:
         lines = [
             f"  {name:<22} {value}"
             for name, value in (
+                ("predicted error", "" if self.error is None else str(self.error)),
+                ("doing nothing leaves", "" if self.error is None else f"{self.error.nothing:.2g} nats"),
                 ("effective sample size", _number(measures.effective_sample_size, ".1f")),
                 ("Pareto k-hat", _number(measures.khat, ".2f", f"  (trusted below {DOUBTED_KHAT})")),
                 ("information share", _number(measures.information_share, ".1%")),

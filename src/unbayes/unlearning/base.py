@@ -64,9 +64,18 @@ class AbstractMethod(eqx.Module):
 
     @abc.abstractmethod
     def summarise(
-        self, posterior: AbstractPosterior, model: AbstractModel, erased: Any, *, key: PRNGKeyArray
+        self,
+        posterior: AbstractPosterior,
+        model: AbstractModel,
+        erased: Any,
+        *,
+        memory: Memory | None,
+        key: PRNGKeyArray,
     ) -> Any:
-        """Sums over a batch of records, as `model.encode` returned them, at the trained posterior."""
+        """Sums over a batch of records, as `model.encode` returned them, at the trained posterior.
+
+        The memory, where there is one, is the same for every batch: it may tell which sums are needed.
+        """
 
     def site(self, value: Any) -> Any | None:
         """What the records behind `value` had added to the natural parameters, where it tells that."""

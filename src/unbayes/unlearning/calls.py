@@ -3,23 +3,33 @@
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
 from jaxtyping import PRNGKeyArray
 
-from unbayes._numerics.programs import kept
-from unbayes._numerics.records import count
-from unbayes._validation import require_ids, require_key, require_precision, require_threshold
+from unbayes._numerics.programs import kept, quickly
+from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes._numerics.records import CHUNK_ELEMENTS, count
+from unbayes._validation import (
+    require_ids,
+    require_key,
+    require_positive,
+    require_precision,
+    require_threshold,
+)
 from unbayes.memory import Memory
+from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractPosterior
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior
 from unbayes.progress import AbstractProgress
-from unbayes.trust import Measures, RetrainingNeeded, judge, measure
+from unbayes.trust import TOLERANCE, Measures, RetrainingNeeded, judge, measure
 from unbayes.trust.judge import require_number, require_possible
 from unbayes.trust.reach import require_reach
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
 from unbayes.unlearning.methods.auto import Auto
+from unbayes.unlearning.methods.step import distance_to_step
 from unbayes.unlearning.provenance import Missing, admit, caveats, measured, require_left, require_missing
 from unbayes.unlearning.result import Solution, Unlearned
 from unbayes.unlearning.statistics import Statistics, digests_of
@@ -36,6 +46,7 @@ def unlearn(
     method: AbstractMethod = AUTO,
     ids: Iterable[str] | None = None,
     missing: Missing = "refuse",
+    tolerance: float = TOLERANCE,
     key: PRNGKeyArray,
     progress: AbstractProgress | None = None,
 ) -> Unlearned:
@@ -59,13 +70,16 @@ def unlearn(
     missing
         What to do with records that are not among the training records that are left, as far as the memory
         tells: "refuse" all of them, "skip" those, or "allow" them, with a verdict to match.
+    tolerance
+        Nats of KL[retrained‖unlearned] over θ, per parameter, that are good enough: the verdict compares the
+        predicted error with it.
     key
         Key of whatever is random.
     progress
         A `ProgressBar()`, say.
     """
     started = time.perf_counter()
-    call = _prepare(posterior, model, method, memory, key)
+    call = _prepare(posterior, model, method, memory, key, tolerance)
     with kept(model.holds_functions):
         return _solve(call, _summarise(call, erased, ids, missing), progress, started)
 
@@ -107,12 +121,13 @@ def solve(
     *,
     memory: Memory | None = None,
     method: AbstractMethod = AUTO,
+    tolerance: float = TOLERANCE,
     key: PRNGKeyArray,
     progress: AbstractProgress | None = None,
 ) -> Unlearned:
     """Take the records summed up in `statistics` back out of `posterior`; otherwise as `unlearn`."""
     started = time.perf_counter()
-    call = _prepare(posterior, model, method, memory, key)
+    call = _prepare(posterior, model, method, memory, key, tolerance)
     _require_additive(call.method)
     if not isinstance(statistics, Statistics):
         raise TypeError(f"statistics must be a sum of what summarise returned, got {statistics!r}")
@@ -162,14 +177,21 @@ class _Call(NamedTuple):
     key: PRNGKeyArray
     method: AbstractMethod
     choice: str
+    tolerance: float
 
     @property
     def origin(self) -> str:
         """Fingerprint that statistics of this call carry."""
         return self.method.origin(self.posterior, self.model, self.memory, self.key)
 
+    def in_little_time(self, records: int) -> AbstractContextManager[None]:
+        """Programs are compiled quickly here where no process keeps them, and a pass takes little time."""
+        kept_records = 0 if self.memory is None else self.memory.size
+        elements = max(records, kept_records) * QUASI_RANDOM_NODES * self.model.dim
+        return quickly(self.model.holds_functions and elements <= CHUNK_ELEMENTS)
 
-def _prepare(posterior, model, method, memory: Memory | None, key) -> _Call:
+
+def _prepare(posterior, model, method, memory: Memory | None, key, tolerance: float = TOLERANCE) -> _Call:
     """Refuse what does not fit together, and choose the method."""
     if not isinstance(method, AbstractMethod):
         raise TypeError(f"method must be an unlearning method such as EUBO(), got {method!r}")
@@ -188,11 +210,12 @@ def _prepare(posterior, model, method, memory: Memory | None, key) -> _Call:
     if not measure.is_finite(posterior):
         raise ValueError("posterior must be finite, got NaN or infinite parameters")
     require_key(key)
+    require_positive("tolerance", tolerance)
     if memory is not None:
         memory.require_kin(posterior, model)
     method, choice = method.choose(posterior, model)
     method.check(posterior, model, memory)
-    return _Call(posterior, model, memory, key, method, choice)
+    return _Call(posterior, model, memory, key, method, choice, tolerance)
 
 
 def _require_additive(method: AbstractMethod) -> None:
@@ -214,7 +237,8 @@ def _summarise(
     named = require_ids(ids, count(evidence))
     admitted = admit(posterior, model, call.memory, erased, evidence, named, missing)
     evidence = admitted.evidence
-    value = method.summarise(posterior, model, evidence, key=call.key)
+    with call.in_little_time(count(evidence)):
+        value = method.summarise(posterior, model, evidence, memory=call.memory, key=call.key)
     site = method.site(value)
     if site is None:
         site = measure.site(posterior, model, evidence)
@@ -227,10 +251,11 @@ def _solve(
     call: _Call, statistics: Statistics, progress: AbstractProgress | None, started: float
 ) -> Unlearned:
     first = _measure_evidence(call, statistics)
-    solution = call.method.solve(
-        call.posterior, call.model, statistics, memory=call.memory, key=call.key, progress=progress
-    )
-    return _conclude(call, statistics, first, solution, started)
+    with call.in_little_time(statistics.records):
+        solution = call.method.solve(
+            call.posterior, call.model, statistics, memory=call.memory, key=call.key, progress=progress
+        )
+        return _conclude(call, statistics, first, solution, started)
 
 
 def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
@@ -242,6 +267,7 @@ def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
         left = measure.evidence_left(posterior, model, statistics.site, is_exact=is_exact)
     measures = Measures(
         dim=posterior.dim,
+        tolerance=call.tolerance,
         records=statistics.records,
         training_records=None if memory is None else memory.records,
         stationarity=None if memory is None else memory.stationarity,
@@ -269,14 +295,21 @@ def _conclude(
             f"{type(call.method).__name__} found no posterior without these {statistics.records} "
             f"records{reasons}"
         )
-    measures = measure.compare(solution.posterior, call.posterior, call.model, measures, call.key)
     handed_on = None
+    # What follows works on beliefs: those of a Gaussian hold no functions of a user's.
+    with kept(call.model.holds_functions and not isinstance(solution.posterior, AbstractGaussian)):
+        measures = measure.compare(solution.posterior, call.posterior, call.model, measures, call.key)
+        if not measures.is_exact and measures.share_removed is None:
+            distance = distance_to_step(call.posterior, call.model, statistics.site, solution.posterior)
+            measures = measures._replace(**distance)
+        sums = _sums_left(call, statistics, solution)
     if call.memory is not None:
         handed_on = call.memory.without(
             statistics.records,
             statistics.matches,
             statistics.provenance.members,
             curvature=solution.curvature,
+            sums=sums,
             deviance=first.deviance,
         ).kept_for(solution.posterior, call.model)
     return Unlearned(
@@ -290,3 +323,14 @@ def _conclude(
         memory=handed_on,
         caveats=caveats(call.model, call.memory, statistics),
     )
+
+
+def _sums_left(call: _Call, statistics: Statistics, solution: Solution) -> KeptSums | None:
+    """The memory's sums without those of the erased records, as seen from the recovered belief."""
+    sums, erased = call.memory and call.memory.sums, getattr(statistics.value, "derivatives", None)
+    before, after = call.posterior, solution.posterior
+    if sums is None or erased is None:
+        return None
+    assert isinstance(before, AbstractGaussian)
+    assert isinstance(after, AbstractGaussian)
+    return sums.without(erased).moved(before, after)

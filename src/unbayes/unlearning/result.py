@@ -9,7 +9,7 @@ import numpy as np
 
 from unbayes.memory import Memory
 from unbayes.posteriors import AbstractPosterior, GaussianNatural
-from unbayes.trust import Trust, Verdict
+from unbayes.trust import PredictedError, Trust, Verdict
 
 
 class Solution(NamedTuple):
@@ -83,6 +83,11 @@ class Unlearned:
     def information(self) -> float:
         """I = H(θ|D_r) − H(θ|D) in nats: what the erased records had told the model."""
         return self.trust.measures.information
+
+    @property
+    def error(self) -> PredictedError | None:
+        """How far the result probably is from retraining; None where that cannot be told."""
+        return self.trust.error
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def quadratic(curvature: float, pull: float) -> ub.DensityModel:
 @pytest.mark.parametrize(
     ("curvature", "taken", "verdict", "sentence"),
     [
-        (-0.3, 1, "doubtful", "had made the belief wider"),
+        (-0.3, 1, "retrain", "had made the belief wider"),
         (1.5, 1 / 1.5, "retrain", "hold 150% of the belief's precision"),
         (20.0, 1 / 20, "retrain", "only the mean was moved, by 5% of a step"),
     ],

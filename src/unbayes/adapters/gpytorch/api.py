@@ -17,9 +17,10 @@ from unbayes._validation import require_key
 from unbayes.adapters._torch import Guard
 from unbayes.adapters.gpytorch.reading import Reading, read
 from unbayes.inference.ascent import stationarity
-from unbayes.memory import Memory
+from unbayes.memory import Keep, Memory
 from unbayes.progress import AbstractProgress
 from unbayes.training import refine
+from unbayes.trust import TOLERANCE
 from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning import unlearn as unlearn_from_posterior
 from unbayes.unlearning.methods.auto import Auto
@@ -63,6 +64,7 @@ def unlearn(
     method: AbstractMethod = AUTO,
     ids: Iterable[Any] | None = None,
     missing: Missing = "refuse",
+    tolerance: float = TOLERANCE,
     key: PRNGKeyArray,
     in_place: bool = False,
     progress: AbstractProgress | None = None,
@@ -84,7 +86,7 @@ def unlearn(
         The pair (inputs, targets) of the records D_e, tensors or arrays; labels are 0 and 1, or −1 and 1.
     memory
         What `remember` kept of the training set: the more of it, the closer the result.
-    method, ids, missing, key, progress
+    method, ids, missing, tolerance, key, progress
         As for `unbayes.unlearn`.
     in_place
         Whether to change `gp` itself, instead of a copy. If anything fails, it stays as it was. A module that
@@ -108,6 +110,7 @@ def unlearn(
             method=method,
             ids=ids,
             missing=missing,
+            tolerance=tolerance,
             key=key,
             progress=progress,
         )
@@ -189,10 +192,11 @@ def remember(
     gp: ApproximateGP,
     likelihood: Likelihood,
     records: Any,
-    size: int,
+    memory: Keep = "sums",
     *,
     ids: Iterable[Any] | None = None,
     key: PRNGKeyArray,
+    size: int | None = None,
 ) -> Memory:
     """Keep what later unlearning can use, while the training records are still at hand.
 
@@ -202,22 +206,25 @@ def remember(
         As for `unlearn`, once trained and settled.
     records
         All the training records D, as a pair (inputs, targets).
-    size
-        Number of records to keep; these are training data, and to be protected as such. 0 keeps how well
-        training has converged and, for a mean-field distribution, how its parameters depend on each other.
+    memory
+        What to keep beside how well training has converged, as `unbayes.fit` takes it: "sums" over all
+        records, which hold nobody's record and bring results closest; a number of records, which are training
+        data, and to be protected as such; several of these; 0 or "curvature", for a mean-field distribution
+        how its parameters depend on each other; None for nothing.
     ids
         One identifier for each record, by which `unlearn` will know it; else its digits do.
     key
         Key of the draw.
+    size
+        Earlier name of `memory`, where that is a number of records.
     """
     require_key(key)
-    if not (isinstance(size, int) and size >= 0):
-        raise ValueError(f"size must be a number of records to keep, got {size!r}")
+    kinds = memories.kinds_of(memory if size is None else size)
     with jax.enable_x64(True):
         reading = read(gp, likelihood)
         given = reading.records(records, "records")
         left = _stationarity(reading, given)
-        return memories.remember(reading.posterior, reading.model, given, size, left, ids=ids, key=key)
+        return memories.remember(reading.posterior, reading.model, given, kinds, left, ids=ids, key=key)
 
 
 def _stationarity(reading, given) -> float:

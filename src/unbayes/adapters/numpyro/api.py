@@ -19,11 +19,12 @@ from unbayes.adapters.numpyro.guides import AbstractTrained, Laplace, LowRank, r
 from unbayes.adapters.numpyro.program import Program
 from unbayes.inference.ascent import Bound, stationarity
 from unbayes.memory import Memory
+from unbayes.memory.kinds import Keep, kinds_of
 from unbayes.metrics import parameter_kl
 from unbayes.posteriors import AbstractGaussian, AbstractPrecision, AbstractVariational, FullGaussian
 from unbayes.progress import AbstractProgress
 from unbayes.training import refine
-from unbayes.trust import judge
+from unbayes.trust import TOLERANCE, judge
 from unbayes.unlearning import AbstractMethod, Unlearned
 from unbayes.unlearning.methods.auto import Auto
 from unbayes.unlearning.provenance import Missing
@@ -86,6 +87,7 @@ def unlearn(
     memory: Memory | None = None,
     method: AbstractMethod = AUTO,
     missing: Missing = "refuse",
+    tolerance: float = TOLERANCE,
     progress: AbstractProgress | None = None,
     **kwargs: Any,
 ) -> UnlearnedGuide:
@@ -114,8 +116,9 @@ def unlearn(
         Key of whatever is random.
     memory
         What `remember` kept; it brings the result closer to retraining, that of a mean-field guide most.
-    method, missing
-        How, and what to do with records that the memory does not know; see `unbayes.unlearn`.
+    method, missing, tolerance
+        How, what to do with records that the memory does not know, and how close is good enough; see
+        `unbayes.unlearn`.
     progress
         A `ProgressBar()`, say.
     """
@@ -123,19 +126,32 @@ def unlearn(
     trained, posterior, program, erased = _translate(model, guide, params, args, kwargs, key)
     _require_same_arguments(memory, erased)
     result = unbayes.unlearning.unlearn(
-        posterior, program, erased, memory=memory, method=method, missing=missing, key=key, progress=progress
+        posterior,
+        program,
+        erased,
+        memory=memory,
+        method=method,
+        missing=missing,
+        tolerance=tolerance,
+        key=key,
+        progress=progress,
     )
-    found = trained.with_posterior(result.posterior)
+    solved = result.posterior
+    found = trained.with_posterior(solved)
     if isinstance(found, LowRank):
         assert isinstance(posterior, FullGaussian)
         if result.trust.measures.keeps_width:
-            sites = result.method.summarise(posterior, program, program.encode(erased), key=key)
+            sites = result.method.summarise(posterior, program, program.encode(erased), memory=None, key=key)
             result = _held_back(result, posterior, sites.natural.precision)
             assert isinstance(result.posterior, FullGaussian)
             found = found.with_posterior(result.posterior)
         result = _projected(result, posterior, found)
     if result.memory is not None:
-        result = dataclasses.replace(result, memory=result.memory.kept_for(found.posterior, program))
+        handed_on = result.memory.kept_for(found.posterior, program)
+        if handed_on.sums is not None and isinstance(found, LowRank):
+            assert isinstance(solved, AbstractGaussian)
+            handed_on = dataclasses.replace(handed_on, sums=handed_on.sums.moved(solved, found.posterior))
+        result = dataclasses.replace(result, memory=handed_on)
     return UnlearnedGuide(found.params, found.bare, result)
 
 
@@ -144,7 +160,8 @@ def remember(
     guide: AutoGuide,
     params: Mapping[str, Any],
     *args: Any,
-    size: int,
+    memory: Keep = "sums",
+    size: int | None = None,
     key: PRNGKeyArray,
     **kwargs: Any,
 ) -> Memory:
@@ -156,21 +173,26 @@ def remember(
         As for `unlearn`.
     *args, **kwargs
         The arguments of the model in training.
+    memory
+        What to keep, as `unbayes.fit` takes it: "sums" of derivatives over all records, which hold nobody's
+        row, or `Sums(...)`; a number of records; several of these; or "curvature" for nothing but how the
+        parameters of a mean-field guide depend on each other, which the other kinds keep too. An
+        `AutoIAFNormal` has no memory. Records that are kept are training data, and to be protected as such.
     size
-        Number of records to keep; 0 keeps none of them, only how the parameters of a mean-field guide depend
-        on each other. Records that are kept are training data, and to be protected as such.
+        A number of records in place of `memory`; 0 keeps none of them, as "curvature" does.
     key
         Key of whatever is random.
     """
     require_key(key)
-    if not (isinstance(size, int) and size >= 0):
+    if size is not None and not (isinstance(size, int) and size >= 0):
         raise ValueError(f"size must be a number of records to keep, got {size!r}")
+    kinds = kinds_of(memory if size is None else size)
     trained, posterior, program, evidence = _translate(model, guide, params, args, kwargs, key)
     left = None
     # A guide of low rank is stationary within its family, which a full step leaves.
     if isinstance(posterior, AbstractGaussian) and not isinstance(trained, LowRank):
         left = float(stationarity(posterior, program, evidence))
-    return unbayes.memory.remember(posterior, program, evidence, size, left, key=key)
+    return unbayes.memory.remember(posterior, program, evidence, kinds, left, key=key)
 
 
 def settle(

@@ -17,12 +17,12 @@ from numpyro.infer.util import compute_log_probs
 from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES, Nodes, centre_node
 from unbayes._numerics.records import count, to_arrays
-from unbayes.models import AbstractModel
+from unbayes.models import AbstractDifferentiated
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Program(AbstractModel):
+class Program(AbstractDifferentiated):
     """A NumPyro program, with θ the unconstrained latent vector of its guide.
 
     Sites that are observed along the records make the likelihood. All other sites, and the Jacobian of the

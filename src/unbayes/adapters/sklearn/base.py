@@ -24,6 +24,7 @@ from unbayes.adapters.sklearn.state import State
 from unbayes.memory import Memory
 from unbayes.models import LinearModel
 from unbayes.posteriors import FullGaussian
+from unbayes.trust import TOLERANCE
 from unbayes.unlearning import Unlearned
 from unbayes.unlearning.provenance import Missing, NothingLeft
 
@@ -60,7 +61,16 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
     def _targets(self, y: np.ndarray) -> np.ndarray:
         """Targets as the likelihood takes them, or a sentence on why that cannot be."""
 
-    def unlearn(self, X, y, sample_weight=None, *, ids=None, missing: Missing = "refuse") -> Self:
+    def unlearn(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        ids=None,
+        missing: Missing = "refuse",
+        tolerance: float = TOLERANCE,
+    ) -> Self:
         """Take records back out, in place.
 
         Whether in one call or in several makes no difference: what is kept of erased records are sums, taken
@@ -81,6 +91,8 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             What to do with records that are not among the training records that are left, because they were
             erased before or never trained on: "refuse" all of them, "skip" those, or "allow" them, with a
             verdict to match.
+        tolerance
+            Nats per parameter between the result and retraining that are good enough, for the verdict.
 
         Returns
         -------
@@ -88,11 +100,11 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
             With the diagnosis, an `unbayes.Unlearned`, in `last_unlearning_`; it covers all records erased
             since `fit`.
         """
-        self._unlearn(X, y, sample_weight, ids=ids, missing=missing)
+        self._unlearn(X, y, sample_weight, ids=ids, missing=missing, tolerance=tolerance)
         return self
 
     def _unlearn(
-        self, X, y, sample_weight, *, ids, missing: Missing, caveats: tuple[str, ...] = ()
+        self, X, y, sample_weight, *, ids, missing: Missing, tolerance: float, caveats: tuple[str, ...] = ()
     ) -> Unlearned:
         """The diagnosis, which says too what was not unlearned on the way to this estimator."""
         check_is_fitted(self)
@@ -108,7 +120,9 @@ class AbstractUnlearner(BaseEstimator, abc.ABC):
                 )
             try:
                 with jax.enable_x64(True):
-                    state, result = self._state.unlearn(X, targets, weights, ids=ids, missing=missing)
+                    state, result = self._state.unlearn(
+                        X, targets, weights, ids=ids, missing=missing, tolerance=tolerance
+                    )
             except NothingLeft:
                 # A request that is repeated finds all its records gone, and changes nothing.
                 if not hasattr(self, "last_unlearning_"):

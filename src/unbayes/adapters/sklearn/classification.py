@@ -3,7 +3,7 @@
 import abc
 import warnings
 from numbers import Integral
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import jax
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes.adapters.sklearn.base import COUNT, POSITIVE, AbstractUnlearner, that_count
 from unbayes.adapters.sklearn.state import State
+from unbayes.memory import Coreset, Curvature, Keep, Sums
 from unbayes.models import BernoulliLikelihood, CategoricalLikelihood, LinearModel
 from unbayes.training import Trained
 from unbayes.training.natural import NaturalGradientVI
@@ -26,8 +27,14 @@ from unbayes.training.natural import NaturalGradientVI
 NODES = {1: QUASI_RANDOM_NODES, 2: 81}
 # Steps that each step of training learns from.
 MIXING = 5
-# Records that `memory="auto"` keeps, and parameters beyond which they would make unlearning slow.
-DEFAULT_MEMORY, LARGEST_WITH_MEMORY = 100, 300
+# Parameters beyond which `memory="auto"` keeps nothing: any memory would make unlearning slow.
+LARGEST_WITH_MEMORY = 300
+# Directions of sums that "auto" keeps of two classes, by the number of records up to which summing along so
+# many takes a fifth of a second; the few of which it takes about as long as training, whatever that number.
+DIRECTIONS = {2000: 40, 6000: 20}
+FEW_DIRECTIONS = 12
+# Records that it keeps of more classes: summing would take ten to thirty times as long as training.
+DEFAULT_CORESET = 100
 
 
 class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
@@ -40,12 +47,22 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
     _parameter_constraints: ClassVar[dict] = {
         **AbstractUnlearner._parameter_constraints,
         "class_weight": [dict, StrOptions({"balanced"}), None],
-        "memory": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
+        "memory": [
+            Interval(Integral, 0, None, closed="left"),
+            StrOptions({"auto", "sums", "curvature"}),
+            Sums,
+            Coreset,
+            Curvature,
+            # What is in them, `unbayes.fit` checks.
+            tuple,
+            list,
+            None,
+        ],
         "max_iter": [COUNT],
         "tol": [POSITIVE],
     }
 
-    memory: int | str | None
+    memory: Keep | str
     max_iter: int
     tol: float
     class_weight: dict | str | None
@@ -101,9 +118,6 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
             model = self._choose(*that_count(X, labels, weights), likelihood, rng)
             nodes = NODES.get(model.integral_dim, 1)
             training = NaturalGradientVI(self.max_iter, self.tol, nodes, MIXING)
-            memory = self.memory
-            if isinstance(memory, str):
-                memory = DEFAULT_MEMORY if model.dim <= LARGEST_WITH_MEMORY else None
             return State.train(
                 model,
                 X,
@@ -111,9 +125,16 @@ class AbstractUnlearningClassifier(ClassifierMixin, AbstractUnlearner):
                 weights,
                 seed=seed,
                 training=training,
-                memory=memory,
+                memory=self._kept(model, len(X)),
                 ids=ids,
             )
+
+    def _kept(self, model: LinearModel, records: int) -> Keep:
+        """What to keep, as `unbayes.fit` takes it."""
+        if isinstance(self.memory, str) and self.memory == "auto":
+            return _affordable(model, records)
+        # Searches hand in NumPy's numbers.
+        return cast(Keep, int(self.memory) if isinstance(self.memory, np.integer) else self.memory)
 
     def _class_weights(self, classes, labels, weights) -> Float[np.ndarray, " c"] | None:
         """How often records of each class count; None where all count once."""
@@ -176,3 +197,12 @@ def _combined(weights, class_weights, labels) -> Float[np.ndarray, " n"] | None:
     if class_weights is None:
         return weights
     return class_weights[labels] if weights is None else class_weights[labels] * weights
+
+
+def _affordable(model: LinearModel, records: int) -> Sums | Coreset | None:
+    """What does not slow training noticeably."""
+    if model.dim > LARGEST_WITH_MEMORY:
+        return None
+    if model.likelihood.outputs > 1:
+        return Coreset(DEFAULT_CORESET)
+    return Sums(directions=next((k for most, k in DIRECTIONS.items() if records <= most), FEW_DIRECTIONS))

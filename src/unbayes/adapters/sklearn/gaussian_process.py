@@ -136,9 +136,11 @@ class SparseGPClassifier(AbstractUnlearningClassifier):
         How often records of a class count: a number for each label in a dict, "balanced" for as often in all
         as those of any other class, None for once.
     memory
-        Number of training records to keep, which bring `unlearn` much closer to retraining; they are dropped
-        when they are erased. "auto" keeps 100 where there are at most 300 parameters, None keeps none.
-        Records that are kept are training data, and to be protected as such.
+        What to keep of the training records, which brings `unlearn` much closer to retraining, as
+        `unbayes.fit` takes it: "sums" over all of them, which hold nobody's record; a number of records,
+        which are training data and to be protected as such, and are dropped when they are erased; both, as a
+        tuple; None for nothing. "auto" keeps, where there are at most 300 parameters, sums along up to 40
+        directions for two classes, and 100 records for more, where sums would slow training.
     max_iter
         Passes over the data, at most.
     tol

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from unbayes.adapters.sklearn.base import AbstractUnlearner
+from unbayes.trust import TOLERANCE
 from unbayes.unlearning import Unlearned
 from unbayes.unlearning.provenance import Missing
 
@@ -44,7 +45,14 @@ class PipelineUnlearned:
 
 
 def unlearn(
-    estimator: Any, X, y, sample_weight=None, *, ids=None, missing: Missing = "refuse"
+    estimator: Any,
+    X,
+    y,
+    sample_weight=None,
+    *,
+    ids=None,
+    missing: Missing = "refuse",
+    tolerance: float = TOLERANCE,
 ) -> PipelineUnlearned:
     """Take records back out of the estimator at the end of a pipeline or a search, in place.
 
@@ -61,7 +69,7 @@ def unlearn(
         The erased records, as they were given to `fit` of `estimator`.
     sample_weight
         Their weights, shape (n,), as they were given to `fit`; None where none were.
-    ids, missing
+    ids, missing, tolerance
         As for `unlearn` of the estimators.
     """
     check_is_fitted(estimator)
@@ -70,7 +78,9 @@ def unlearn(
         f"{name} was made with the erased records in sight, and still remembers them"
         for name in end.remembered
     )
-    result = end.estimator._unlearn(end.X, end.y, sample_weight, ids=ids, missing=missing, caveats=caveats)
+    result = end.estimator._unlearn(
+        end.X, end.y, sample_weight, ids=ids, missing=missing, tolerance=tolerance, caveats=caveats
+    )
     return PipelineUnlearned(result, end.remembered)
 
 

@@ -13,11 +13,12 @@ import numpy as np
 from jaxtyping import Float
 
 from unbayes._numerics.records import CHUNK_ELEMENTS, padded
-from unbayes.memory import Memory
+from unbayes.memory import Keep, Memory
 from unbayes.models import AbstractLikelihood, LinearModel, WeightedLikelihood
 from unbayes.posteriors import FullGaussian
 from unbayes.training import Trained, fit
 from unbayes.training.natural import NaturalGradientVI
+from unbayes.trust import TOLERANCE
 from unbayes.unlearning import AbstractMethod, Statistics, Unlearned, solve, summarise
 from unbayes.unlearning.methods.exact import Exact
 from unbayes.unlearning.methods.natural_gradient import NaturalGradient
@@ -70,7 +71,7 @@ class State(NamedTuple):
         *,
         seed: int,
         training: NaturalGradientVI | None = None,
-        memory: int | None = None,
+        memory: Keep = None,
         ids: Iterable[Any] | None = None,
         has_sample_weights: bool = False,
     ) -> tuple[Self, Trained]:
@@ -101,6 +102,7 @@ class State(NamedTuple):
         *,
         ids: Iterable[Any] | None = None,
         missing: Missing = "refuse",
+        tolerance: float = TOLERANCE,
     ) -> tuple[Self, Unlearned]:
         """The state once these records are erased too, and what was found out; itself unchanged.
 
@@ -116,7 +118,7 @@ class State(NamedTuple):
         statistics = dataclasses.replace(statistics, ids=())
         if self.statistics is not None:
             statistics = in_use(self.statistics) + statistics
-        result = solve(trained, model, statistics, **settings)
+        result = solve(trained, model, statistics, tolerance=tolerance, **settings)
         posterior = at_rest(result.posterior)
         assert isinstance(posterior, FullGaussian)
         result = dataclasses.replace(result, posterior=posterior, memory=at_rest(result.memory))

@@ -1,6 +1,8 @@
 """What every likelihood p(y|f) of a predictor f offers."""
 
 import abc
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -19,6 +21,10 @@ class Integrals(NamedTuple):
     value: Float[Array, "..."]
     slope: Float[Array, "..."]
     curvature: Float[Array, "..."]
+
+
+def _slope(function: Callable[[Array], Array], at: Float[Array, " n"]) -> Float[Array, " n"]:
+    return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
 
 
 class AbstractLikelihood(Storable):
@@ -112,7 +118,20 @@ class AbstractLikelihood(Storable):
         def curvature(mean):
             return self.integrals(mean, variance, y).curvature
 
-        return -jax.jvp(curvature, (mean,), (jnp.ones_like(mean),))[1]
+        return -_slope(curvature, mean)
+
+    def higher_derivatives(
+        self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array, order: int
+    ) -> list[Float[Array, " n"]]:
+        """E[∂ᵏ log p(y|f)/∂fᵏ] for k from 3 to `order`: each is the slope of the one before in the mean."""
+
+        def third(mean):
+            return self.third_derivatives(mean, variance, y)
+
+        functions: list[Callable[[Array], Array]] = [third]
+        for _ in range(3, order):
+            functions.append(partial(_slope, functions[-1]))
+        return [function(mean) for function in functions]
 
     def gaussian_predictive(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"]

@@ -121,10 +121,11 @@ class BernoulliLikelihood(AbstractLikelihood):
 
         def with_wide():
             half_line = gauss_laguerre(mean.dtype)
-            x, distance = half_line.points[:, 0], jnp.abs(mean)[:, None]
+            x, side = half_line.points[:, 0], _side(mean)
+            distance = (side * mean)[:, None]
             nearer = norm.pdf(x, distance, scale[:, None])
             difference = -nearer * jnp.expm1(-2 * x * distance / scale[:, None] ** 2)
-            wide = jnp.sign(mean) * (difference @ (half_line.weights * _third_derivative(x)))
+            wide = side * (difference @ (half_line.weights * _third_derivative(x)))
             return jnp.where(is_wide, wide, narrow)
 
         return jax.lax.cond(is_wide.any(), with_wide, lambda: narrow)
@@ -162,5 +163,11 @@ def _wide_scale(variance):
 
 def _third_derivative(f):
     """Third derivative σ(f) σ(−f) tanh(f/2) of log σ(f)."""
-    small = jnp.exp(-jnp.abs(f))
-    return jnp.sign(f) * small * (1 - small) / (1 + small) ** 3
+    side = _side(f)
+    small = jnp.exp(-side * f)
+    return side * small * (1 - small) / (1 + small) ** 3
+
+
+def _side(f):
+    """The sign of f, which at zero is one: odd functions in terms of it have their slope there, too."""
+    return jnp.where(f >= 0, jnp.ones_like(f), -jnp.ones_like(f))

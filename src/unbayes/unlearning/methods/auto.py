@@ -33,9 +33,10 @@ class Auto(AbstractMethod):
             return _transport(), reason
         return _bank(), f"{name} has no natural parameters to subtract from"
 
-    def summarise(self, posterior, model, erased, *, key):
+    def summarise(self, posterior, model, erased, *, memory, key):
         """Sums by the method chosen."""
-        return self.choose(posterior, model)[0].summarise(posterior, model, erased, key=key)
+        method, _ = self.choose(posterior, model)
+        return method.summarise(posterior, model, erased, memory=memory, key=key)
 
     def solve(self, posterior, model, statistics, *, memory, key, progress=None) -> Solution:
         """Unlearn by the method chosen."""

@@ -55,7 +55,7 @@ class BankReverseKL(AbstractAdjustedMethod):
         """The size of the bank."""
         return (self.draws,)
 
-    def summarise(self, posterior, model, erased, *, key):
+    def summarise(self, posterior, model, erased, *, memory, key):
         """Log p(D_e|θ_s) at the draws, split into deviations and mean."""
         thetas, _ = _bank(posterior, key, self.draws)
         return log_likelihood_at(model, thetas, erased)

@@ -15,13 +15,13 @@ least, is left to the base.
 import math
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import cholesky, solve_triangular
 from jaxtyping import Array, Float
 
+from unbayes._numerics.programs import compiled
 from unbayes._numerics.quadrature import Nodes
 from unbayes._numerics.records import padded
 from unbayes.inference.ascent import AscentState, Bound, ascend
@@ -102,9 +102,9 @@ def coreset_correction(
     records = len(weights)
     coreset, present = padded(coreset, weights.dtype)
     weights = np.pad(weights, (0, len(present) - records))
-    mapped, weights, coverage = _map_coreset(posterior, model, step.natural, coreset, weights, nodes)
+    mapped, weights, coverage, site = _map_coreset(posterior, model, step.natural, coreset, weights, nodes)
     passes = SAMPLED_PASSES if model.is_sampled else PASSES
-    end, *lengths = _ascend(posterior, mapped, step, coreset, weights, nodes, passes)
+    end, *lengths = _ascend(posterior, mapped, step, site, coreset, weights, nodes, passes)
     share = min(LARGEST_SAMPLE / records, 1)
     rows = np.arange(len(weights)) if share == 1 else np.linspace(0, records - 1, LARGEST_SAMPLE).astype(int)
     uncertainty = _uncertainty(posterior, end.gaussian, mapped, coreset, weights, rows, nodes)
@@ -154,9 +154,9 @@ class _Mapped(AbstractView):
         return FullGaussian.from_covariance(self._seen(gaussian.mean), root @ root.T)
 
 
-@eqx.filter_jit
+@compiled
 def _map_coreset(posterior, model: AbstractModel, one_step, coreset, weights, nodes):
-    """The coreset through a map that gives it the remaining records' precision, its weights and coverage.
+    """The coreset through a map that gives it the remaining records' precision, weights, coverage and site.
 
     In coordinates in which one step leaves the identity, the map is the symmetric M with M A M = R, for the
     coreset's precision A and the remaining records' R: the one that moves θ least.
@@ -170,7 +170,8 @@ def _map_coreset(posterior, model: AbstractModel, one_step, coreset, weights, no
         return solve_triangular(factor, half.T, lower=True)
 
     remaining = whiten(one_step.precision - model.prior_site(full, nodes).precision)
-    known = whiten(model.site(full, coreset, nodes, weights).precision) + IGNORANCE * identity
+    plain_site = model.site(full, coreset, nodes, weights)
+    known = whiten(plain_site.precision) + IGNORANCE * identity
     root, inverse_root = (_power(remaining + IGNORANCE * identity, power) for power in (0.5, -0.5))
     whitened = root @ _power(root @ known @ root, -0.5) @ root
     map_ = solve_triangular(factor, whitened @ factor.T, lower=True, trans="T")
@@ -181,15 +182,19 @@ def _map_coreset(posterior, model: AbstractModel, one_step, coreset, weights, no
 
     # Through the map a belief looks wider or narrower, which changes the curvature of what sees it. Where
     # that makes things worse, as it may with hundreds of parameters, the coreset is left as it is.
-    fitted = excess_of(whiten(_Mapped(model, map_, full.mean).site(full, coreset, nodes, weights).precision))
+    fitted_site = _Mapped(model, map_, full.mean).site(full, coreset, nodes, weights)
+    fitted = excess_of(whiten(fitted_site.precision))
     # A map that is nearly singular leaves no belief, to rounding, that a record could meet.
     fitted = jnp.where(jnp.isfinite(fitted), fitted, jnp.inf)
     plain = excess_of(known - IGNORANCE * identity)
-    map_ = jnp.where(fitted <= jnp.maximum(plain, 1), map_, identity)
+    fits = fitted <= jnp.maximum(plain, 1)
+    map_ = jnp.where(fits, map_, identity)
     excess = jnp.maximum(jnp.minimum(fitted, plain), 1)
+    site = jax.tree.map(lambda new, old: jnp.where(fits, new, old) / excess, fitted_site, plain_site)
     shares, directions = jnp.linalg.eigh(inverse_root @ known @ inverse_root)
     covered = ((root @ directions) ** 2 @ jnp.minimum(shares, 1)).sum() - IGNORANCE * full.dim
-    return _Mapped(model, map_, full.mean), weights / excess, covered / jnp.trace(remaining) / excess
+    coverage = covered / jnp.trace(remaining) / excess
+    return _Mapped(model, map_, full.mean), weights / excess, coverage, site
 
 
 def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
@@ -197,17 +202,17 @@ def _power(matrix: Float[Array, "d d"], power: float) -> Float[Array, "d d"]:
     return (vectors * jnp.maximum(values, jnp.finfo(values.dtype).eps) ** power) @ vectors.T
 
 
-@eqx.filter_jit
+@compiled
 def _ascend(
-    posterior, model: AbstractModel, step: Step, coreset, weights, nodes, passes: int
+    posterior, model: AbstractModel, step: Step, site, coreset, weights, nodes, passes: int
 ) -> tuple[AscentState, Float[Array, ""], Float[Array, ""]]:
     """The fixed point, and how far it is from the trained belief and from one step."""
-    base = step.natural - model.site(posterior, coreset, nodes, weights)
-    end = ascend(Bound(model, coreset, nodes, weights, base), posterior, passes, TOLERANCE)
+    bound = Bound(model, coreset, nodes, weights, step.natural - site)
+    end = ascend(bound, posterior, passes, TOLERANCE)
     return end, gaussian_kl(end.gaussian, posterior), gaussian_kl(end.gaussian, step.posterior)
 
 
-@eqx.filter_jit
+@compiled
 def _uncertainty(before, after, model: AbstractModel, coreset, weights, rows, nodes):
     """½ E‖noise of the natural parameters‖² in the metric of KL, if records were drawn one by one.
 

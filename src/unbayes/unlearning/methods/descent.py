@@ -59,7 +59,7 @@ class AbstractDescent(AbstractAdjustedMethod):
         """Refuse a posterior that gradients cannot move."""
         require_variational(self, posterior)
 
-    def summarise(self, posterior, model, erased, *, key):
+    def summarise(self, posterior, model, erased, *, memory, key):
         """The records themselves: every iteration reads them."""
         return erased
 

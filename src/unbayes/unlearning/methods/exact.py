@@ -33,7 +33,7 @@ class Exact(AbstractMethod):
         """Whether the result is the retrained posterior itself, which it always is."""
         return True
 
-    def summarise(self, posterior, model, erased, *, key):
+    def summarise(self, posterior, model, erased, *, memory, key):
         """What the records had added to the natural parameters."""
         return _sufficient_statistics(posterior, model, erased)
 

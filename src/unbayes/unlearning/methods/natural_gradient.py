@@ -7,12 +7,13 @@ of record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean paramet
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 
+from unbayes._numerics.programs import compiled, kept
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import padded
 from unbayes.memory import Memory
+from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
 from unbayes.posteriors import (
     AbstractGaussian,
@@ -23,8 +24,16 @@ from unbayes.posteriors import (
 )
 from unbayes.unlearning.base import AbstractMethod
 from unbayes.unlearning.methods.coreset_correction import coreset_correction
-from unbayes.unlearning.methods.step import Sites, natural_gradient_step
+from unbayes.unlearning.methods.few_records import few_records_step
+from unbayes.unlearning.methods.series_correction import kl, series_correction
+from unbayes.unlearning.methods.step import Sites, Step, StepInfo, natural_gradient_step
 from unbayes.unlearning.result import Solution
+
+# How many times the next term of the sums a coreset beside them may move the belief, in nats.
+LARGEST_MULTIPLE = 3.0
+
+# A belief, its natural parameters, dense also where it is diagonal, and what was measured on the way.
+Correction = tuple[AbstractGaussian, GaussianNatural, dict[str, Any]]
 
 
 class NaturalGradient(AbstractMethod):
@@ -34,8 +43,8 @@ class NaturalGradient(AbstractMethod):
     left is the prior's plus that of the remaining records, hence positive definite; elsewhere the step is
     held back, see `unbayes.unlearning.methods.step`, and the result says so. Nothing about it is random.
 
-    With a coreset in the memory, the remaining records answer: see
-    `unbayes.unlearning.methods.coreset_correction`.
+    With sums or a coreset in the memory, the remaining records answer: see
+    `unbayes.unlearning.methods.series_correction` and `coreset_correction`.
 
     Parameters
     ----------
@@ -70,54 +79,113 @@ class NaturalGradient(AbstractMethod):
         """The number of nodes, at which sites are computed."""
         return (self.nodes,)
 
-    def summarise(self, posterior, model, erased, *, key) -> Sites:
-        """Sums of sites and, where affordable, of third derivatives, at the trained posterior."""
+    def summarise(self, posterior, model, erased, *, memory, key) -> Sites:
+        """Sums of sites and, where the memory has sums or they cost little, of higher derivatives."""
         assert isinstance(posterior, AbstractGaussian)
-        return _sites(posterior, model, *padded(erased, posterior.dtype), self.nodes)
+        sums = None if memory is None else memory.sums
+        return _sites(posterior, model, *padded(erased, posterior.dtype), sums, self.nodes)
 
     def site(self, value: Sites) -> GaussianNatural:
         """The sum of the sites."""
         return value.natural
 
     def solve(self, posterior, model, statistics, *, memory, key, progress=None) -> Solution:
-        """Subtract the sites, as far as the belief stays proper, and let the remaining records correction."""
+        """Subtract the sites, as far as the belief stays proper, and let the memory correct the step."""
         assert isinstance(posterior, AbstractGaussian)
         curvature = None if memory is None else memory.curvature
-        step = natural_gradient_step(posterior, model, curvature, statistics.value)
+        knows_curvature = curvature is not None or not isinstance(posterior, DiagonalGaussian)
+        if memory is None or (curvature is None and memory.sums is None and memory.coreset is None):
+            few = few_records_step(posterior, model, statistics.value, statistics.records)
+            if few is not None:
+                return Solution(few.posterior, measured=_measured(few.info, knows_curvature))
+        # A step asks a model for its prior alone, none of a user's functions.
+        with kept(holds_functions=False):
+            step = natural_gradient_step(posterior, model, curvature, statistics.value)
         info = jax.device_get(step.info)
-        measured: dict[str, Any] = {
-            "share_removed": float(info.share),
-            "least_share_removed": float(info.least_share),
-            "keeps_width": bool(info.keeps_width),
-            "step": float(info.taken),
-            "change": float(info.change),
-            "evidence_left": None if info.evidence_left is None else float(info.evidence_left),
-            "second_term": None if info.second_term is None else float(info.second_term),
-            "knows_curvature": curvature is not None or not isinstance(posterior, DiagonalGaussian),
-        }
+        measured = _measured(info, knows_curvature)
         found, natural = step.posterior, step.natural
-        coreset = None if memory is None else memory.remaining_coreset(statistics.matches)
-        if coreset is not None and isinstance(natural.precision, DensePrecision) and not info.keeps_width:
-            correction = coreset_correction(posterior, model, step, *coreset, model.nodes(self.nodes))
-            measured["unsettled"] = correction.stationarity
-            if correction.is_settled:
-                found, natural = correction.posterior, correction.natural
-                measured |= {
-                    "change": correction.change,
-                    "second_term": correction.second_term,
-                    "coverage": correction.coverage,
-                    "uncertainty": correction.uncertainty,
-                }
+        if memory is not None and isinstance(natural.precision, DensePrecision) and not info.keeps_width:
+            sums, coreset = memory.sums, memory.remaining_coreset(statistics.matches)
+            corrected = None
+            if sums is not None:
+                sums = sums.without(statistics.value.derivatives)
+                corrected = self._by_sums(posterior, model, step, sums, coreset)
+            if coreset is not None and (corrected is None or corrected[-1]["order"] == 1):
+                corrected = self._by_coreset(posterior, model, step, *coreset)
+            if corrected is not None:
+                found, natural, answered = corrected
+                measured |= answered
         return Solution(found, measured=measured, curvature=None if curvature is None else natural)
 
+    def _by_coreset(self, posterior, model, step: Step, coreset, weights) -> Correction:
+        """What a coreset says, where it settles."""
+        found = coreset_correction(posterior, model, step, coreset, weights, model.nodes(self.nodes))
+        measured: dict[str, Any] = {"unsettled": found.stationarity}
+        if not found.is_settled:
+            return step.posterior, step.natural, measured
+        measured |= {
+            "change": found.change,
+            "second_term": found.second_term,
+            "coverage": found.coverage,
+            "uncertainty": found.uncertainty,
+        }
+        return found.posterior, found.natural, measured
 
-@eqx.filter_jit
-def _sites(posterior: AbstractGaussian, model: AbstractModel, erased, weights, nodes: int) -> Sites:
+    def _by_sums(self, posterior, model, step: Step, sums: KeptSums, coreset) -> Correction:
+        """What sums over the remaining records say and, beyond their order, a coreset beside them.
+
+        Where the coreset moves the belief further than the next term of the sums can, that is the chance of
+        its draw, and it is left out.
+        """
+        nodes = model.nodes(self.nodes)
+        # Without records at hand, the model is not asked for anything.
+        with kept(holds_functions=False):
+            found = series_correction(posterior, model, step, sums, None, nodes)
+        if coreset is not None and found.order > 1:
+            both = series_correction(posterior, model, step, sums, coreset, nodes)
+            limit = found.disagreement if found.next_term is None else found.next_term
+            if both.order > 1 and kl(both.posterior, found.posterior) <= LARGEST_MULTIPLE * (limit or 0.0):
+                found = both
+        measured = {
+            "order": found.order,
+            "change": found.change,
+            "second_term": found.second_term,
+            "next_term": found.next_term,
+            "disagreement": found.disagreement,
+            "damping": found.damping,
+            "summed_share": sums.share,
+        }
+        return found.posterior, found.natural, measured
+
+
+def _measured(info: StepInfo, knows_curvature: bool) -> dict[str, Any]:
+    """What a step tells of itself, as fields of `Measures`."""
+    return {
+        "share_removed": float(info.share),
+        "least_share_removed": float(info.least_share),
+        "erased_evidence": float(info.erased_evidence),
+        "evidence": float(info.evidence),
+        "keeps_width": bool(info.keeps_width),
+        "step": float(info.taken),
+        "change": float(info.change),
+        "answering": float(info.answering),
+        "inflation": float(info.inflation),
+        "evidence_left": None if info.evidence_left is None else float(info.evidence_left),
+        "second_term": None if info.second_term is None else float(info.second_term),
+        "knows_curvature": knows_curvature,
+    }
+
+
+@compiled
+def _sites(
+    posterior: AbstractGaussian, model: AbstractModel, erased, weights, sums: KeptSums | None, nodes: int
+) -> Sites:
     """Dense where that is affordable, for diagonal beliefs too: it tells how far parameters pull together."""
     around = posterior.to_full() if model.has_dense_sites else posterior
     points = model.nodes(nodes)
-    natural = model.site(around, erased, points, weights)
-    third = None
-    if model.has_third_derivatives:
-        third = model.third_derivatives(posterior.to_full(), erased, points, weights)
-    return Sites(natural, third)
+    if sums is not None:
+        return Sites(*sums.site_and_sums(posterior, around, model, erased, points, weights))
+    if not model.has_third_derivatives:
+        return Sites(model.site(around, erased, points, weights))
+    basis = posterior.to_full().scale_tril
+    return Sites(*model.site_and_derivatives(around, basis, erased, points, weights, order=3))

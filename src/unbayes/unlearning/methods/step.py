@@ -15,16 +15,19 @@ the mean by −(Λ − P)⁻¹ g. It is held back in these cases:
 
 from typing import NamedTuple
 
-import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
 from unbayes._numerics.linalg import inverse_triangular
+from unbayes._numerics.programs import compiled
 from unbayes._storable import Storable
 from unbayes.models import AbstractModel
+from unbayes.models.derivatives import Derivatives
 from unbayes.posteriors import (
     AbstractGaussian,
+    AbstractPosterior,
     AbstractPrecision,
     DensePrecision,
     DiagonalPrecision,
@@ -43,13 +46,13 @@ class Sites(Storable):
     ----------
     natural
         Sum of the sites, dense where that is affordable.
-    third
-        E_q[∇³ log p(D_e|θ)] in coordinates in which q is standard normal, shape (d, d, d); None where that
-        is not affordable.
+    derivatives
+        Sums of higher derivatives in coordinates in which q is standard normal: along the directions of the
+        memory's sums or, without them, along all where that is affordable; else None.
     """
 
     natural: GaussianNatural
-    third: Float[Array, "d d d"] | None = None
+    derivatives: Derivatives | None = None
 
 
 class StepInfo(NamedTuple):
@@ -59,12 +62,21 @@ class StepInfo(NamedTuple):
     ----------
     share, least_share
         Of the belief's precision that the erased records had given, where that is most and least.
+    erased_evidence, evidence
+        Trace of the erased records' precision, and of that of all records, in coordinates in which the belief
+        has precision one: how many directions they determine.
     keeps_width
         Whether the precision stays, since these are no shares of it.
     taken
         Part of a full step that the mean took.
     change
         KL, in nats, from the belief after the step to the one before.
+    answering
+        Share of what holds the mean, along its step, that is the remaining records' and not the prior's:
+        these may answer the step, the prior does not.
+    inflation
+        Mean ratio of a parameter's variance to that which a diagonal belief gives it; 1 for a dense one. What
+        moves the mean is worth so many times as much to a diagonal belief.
     evidence_left
         Least share of the belief's precision that is left beyond the prior; None where no log-concavity
         bounds it.
@@ -75,9 +87,13 @@ class StepInfo(NamedTuple):
 
     share: Float[Array, ""]
     least_share: Float[Array, ""]
+    erased_evidence: Float[Array, ""]
+    evidence: Float[Array, ""]
     keeps_width: Array
     taken: Float[Array, ""]
     change: Float[Array, ""]
+    answering: Float[Array, ""]
+    inflation: Float[Array, ""]
     evidence_left: Float[Array, ""] | None
     second_term: Float[Array, ""] | None
 
@@ -90,7 +106,7 @@ class Step(NamedTuple):
     info: StepInfo
 
 
-@eqx.filter_jit
+@compiled
 def natural_gradient_step(
     posterior: AbstractGaussian,
     model: AbstractModel,
@@ -117,10 +133,9 @@ def natural_gradient_step(
     held = belief.natural.precision
     erased = held.restrict(site.precision)
     shares = belief.shares(erased)
-    rounding = 100 * jnp.finfo(posterior.dtype).eps
-    keeps_width = (shares.max() >= 1 - rounding) | (shares.min() < -LARGEST_NEGATIVE_SHARE)
+    keeps_width = are_no_shares(shares)
     precision = held - erased * jnp.where(keeps_width, 0, 1).astype(posterior.dtype)
-    taken = jnp.where(keeps_width, _allowed(shares), 1).astype(posterior.dtype)
+    taken = jnp.where(keeps_width, allowed_part(shares), 1).astype(posterior.dtype)
     gradient = taken * site.gradient_at(belief.mean)
     if isinstance(held, DiagonalPrecision) and isinstance(site.precision, DensePrecision):
         move, alone = _without_overshooting(precision, gradient, site.precision, model.gaussian_prior)
@@ -129,26 +144,53 @@ def natural_gradient_step(
     else:
         natural = GaussianNatural(precision @ posterior.mean - gradient, precision)
     found = posterior.with_natural(natural)
+    moved = found.mean - posterior.mean
     evidence_left = second_term = None
     if model.is_log_concave and model.gaussian_prior is not None:
         evidence_left = posterior.evidence_left_without(site, model.gaussian_prior)
-    if sites.third is not None:
-        second_term = change_of_pull(posterior, found, sites.third)
+    third = sites.derivatives
+    if third is not None and third.fourth is None and third.directions == posterior.dim:
+        second_term = change_of_pull(posterior, found, third)
     info = StepInfo(
         share=shares.max(),
         least_share=shares.min(),
+        erased_evidence=shares.sum(),
+        evidence=evidence_beyond(belief, model.gaussian_prior),
         keeps_width=keeps_width,
         taken=taken,
         change=gaussian_kl(found, posterior),
+        answering=answering(moved, moved @ (precision @ moved), model.gaussian_prior),
+        inflation=(belief.variance * held.diagonal).mean() if curvature is not None else jnp.ones(()),
         evidence_left=evidence_left,
         second_term=second_term,
     )
     return Step(found, natural, info)
 
 
-def change_of_pull(
-    before: AbstractGaussian, after: AbstractGaussian, third: Float[Array, "d d d"]
-) -> Float[Array, ""]:
+def distance_to_step(
+    posterior: AbstractPosterior, model: AbstractModel, site: GaussianNatural | None, found: AbstractPosterior
+) -> dict[str, float]:
+    """How far the result of another method is from one step, as fields of `Measures`; empty where unknown."""
+    if not (isinstance(posterior, AbstractGaussian) and isinstance(found, AbstractGaussian)) or site is None:
+        return {}
+    numbers = jax.device_get(_distance_to_step(posterior, model, site, found))
+    return {name: float(value) for name, value in numbers.items()}
+
+
+@compiled
+def _distance_to_step(posterior: AbstractGaussian, model: AbstractModel, site, found: AbstractGaussian):
+    step = natural_gradient_step(posterior, model, None, Sites(site))
+    return {
+        "distance_to_step": gaussian_kl(step.posterior, found),
+        "step_change": step.info.change,
+        # Where sites do not depend on the belief, nobody answers: one step is all there is.
+        "answering": jnp.where(model.is_conjugate_to(posterior), 0.0, step.info.answering),
+        "erased_evidence": step.info.erased_evidence,
+        "evidence": step.info.evidence,
+    }
+
+
+def change_of_pull(before: AbstractGaussian, after: AbstractGaussian, third: Derivatives) -> Float[Array, ""]:
     """KL, in nats, by which a step moves the belief if records change their pull with it.
 
     The sites of records change with the belief. As far as third derivatives tell, for N(m + δ, Σ + Δ) the
@@ -161,17 +203,40 @@ def change_of_pull(
     before, after
         The step.
     third
-        T = E[∇³ log p] of the records, in coordinates in which `before` is standard normal.
+        T = E[∇³ log p] of the records, along all coordinates in which `before` is standard normal.
     """
     inverse = inverse_triangular(before.to_full().scale_tril)
     root = inverse @ after.to_full().scale_tril
     move = inverse @ (after.mean - before.mean)
     wider = root @ root.T - jnp.eye(before.dim, dtype=before.dtype)
-    gradient = 0.5 * jnp.tensordot(third, wider + jnp.outer(move, move), 2)
-    return small_change(root, gradient, -third @ move)
+    half = third.half
+    gradient = 0.5 * half.contracted(wider + jnp.outer(move, move)) @ third.third
+    return small_change(root, gradient, -half.matrix(third.third @ move))
 
 
-def _allowed(shares: Float[Array, " d"]) -> Float[Array, ""]:
+def answering(
+    move: Float[Array, " d"], held: Float[Array, ""], prior: AbstractGaussian | None
+) -> Float[Array, ""]:
+    """Share of the precision `held` along a move of the mean that is not the prior's."""
+    if prior is None:
+        return jnp.ones((), move.dtype)
+    own = move @ (prior.natural.precision @ move)
+    return jnp.where(held > 0, jnp.clip(1 - own / held, 0, 1), 1)
+
+
+def evidence_beyond(belief: AbstractGaussian, prior: AbstractGaussian | None) -> Float[Array, ""]:
+    """Trace of what a belief knows beyond its prior; of all it knows, where that is not Gaussian."""
+    known = 0.0 if prior is None else prior.natural.precision.trace_with(belief)
+    return jnp.asarray(belief.dim, belief.dtype) - known
+
+
+def are_no_shares(shares: Float[Array, " d"]) -> Array:
+    """Whether what erased records had given is no part of a belief's precision, so that this must stay."""
+    rounding = 100 * jnp.finfo(shares.dtype).eps
+    return (shares.max() >= 1 - rounding) | (shares.min() < -LARGEST_NEGATIVE_SHARE)
+
+
+def allowed_part(shares: Float[Array, " d"]) -> Float[Array, ""]:
     """Part of a step of the mean that a precision allows which is too small for the erased records alone."""
     return 1 / jnp.maximum(shares.max() + jnp.minimum(shares.min(), 0), 1)
 
