@@ -34,7 +34,7 @@ test-slow: $(VENV)/.installed  ## The tests marked slow: the paper's own long se
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 test-torch: $(VENV)/.installed-torch  ## The adapters for GPyTorch and Pyro and their tutorials, which need PyTorch.
-	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_gpytorch_variants.py tests/adapters/test_pyro.py
+	$(BIN)/python -m pytest tests/adapters/test_gpytorch.py tests/adapters/test_gpytorch_variants.py tests/adapters/test_pyro.py tests/adapters/test_pyro_memory.py
 	$(BIN)/python -m pytest tests/test_docs.py -k "gpytorch or pyro.md and not numpyro"
 
 docs: $(VENV)/.installed  ## Build the documentation, and serve it at http://127.0.0.1:8000.
@@ -49,11 +49,12 @@ reproduce: $(VENV)/.installed  ## Every experiment of the paper, quick: results/
 readme: $(VENV)/.installed  ## Put the table and pictures of results/ into the README.
 	$(BIN)/python -m unbayes_paper.readme results README.md
 
-bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md and start.md.
+bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: benchmarks/bench.md, start.md and numpyro_start.md.
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/start.py
+	$(BIN)/python benchmarks/numpyro_start.py
 
-trust: $(VENV)/.installed  ## When results are trusted, over 146 scenarios: benchmarks/trust.md and .json.
+trust: $(VENV)/.installed  ## When results are trusted and errors predicted, over 302 scenarios: benchmarks/trust.md, .json and .png.
 	$(BIN)/python benchmarks/trust.py
 
 lint: $(VENV)/.installed  ## Style and types.

@@ -6,6 +6,7 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import equinox as eqx
 import jax
@@ -15,13 +16,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optax
 from rich.console import Console
+from sklearn.linear_model import LogisticRegression
 
 import unbayes as ub
 from unbayes.inference.stochastic import ADAM
 from unbayes.metrics import predictive_kl
+from unbayes.unlearning.methods import few_records
 from unbayes_paper.base import Problem
 from unbayes_paper.moon import moon
-from workloads import KEY, many_rows, problems, seconds
+from workloads import KEY, many_columns, many_rows, problems, seconds
 
 # The paper's recipe. A tenth of it is run, a hundredth on 100,000 rows, and the time multiplied.
 RECIPE = {"iterations": 30_000, "draws": 1000}
@@ -209,12 +212,95 @@ def refinement() -> Table:
     return table
 
 
+def many_parameters(dims: tuple[int, ...] = (500, 1000, 2000)) -> Table:
+    """200 of 20,000 records erased beside d parameters, and the training before, as d grows.
+
+    Unlearning against the same call by dense matrices; training against scikit-learn's, which finds the mode
+    alone, and against two products of the records with a d × d matrix for each of its passes.
+    """
+    table: Table = []
+    for dim in dims:
+        problem = many_columns(dim)
+        found = []
+        train = partial(ub.fit, problem.model, problem.full, key=KEY)
+        fit = seconds(lambda train=train, found=found: found.append(train()) or found[-1].posterior, 1)
+        full = found[-1]
+        rival = LogisticRegression(C=1.0, fit_intercept=False, max_iter=1000, tol=1e-6)
+        mode = seconds(lambda rival=rival, full=problem.full: rival.fit(*full).coef_, 1)
+        rows, square = jnp.asarray(problem.full[0]), full.posterior.scale_tril
+        product = seconds(lambda rows=rows, square=square: rows @ square, 3)
+        unlearn = partial(_unlearn, full, problem)
+        short = seconds(unlearn, 5)
+        with mock.patch.object(few_records, "LEAST_DIM", np.inf):
+            dense = seconds(unlearn, 1)
+        table.append(
+            {
+                "d": dim,
+                "unlearn": short,
+                "dense": dense,
+                "dense / unlearn": dense / short,
+                "fit": fit,
+                "passes": full.passes,
+                "scikit-learn": mode,
+                "fit / scikit-learn": fit / mode,
+                "fit / products": fit / (2 * full.passes * product),
+            }
+        )
+        console.print(table[-1])
+    return table
+
+
+def sums(dims: tuple[int, ...] = (5, 10, 20, 40)) -> Table:
+    """What a memory of sums costs beside the pass that takes sites, over 20,000 records of d features.
+
+    Erasing takes the erased records' sites with the same sums. Training takes its own sums once, after as
+    many passes as it needs.
+    """
+    table: Table = []
+    for dim in dims:
+        problem = many_columns(dim)
+        model, evidence = problem.model, problem.model.encode(problem.full)
+        full = ub.fit(model, problem.full, memory="sums", key=KEY)
+        kept = full.memory.sums
+
+        @eqx.filter_jit
+        def sites(posterior, evidence, model=model):
+            return model.site(posterior, evidence, model.nodes())
+
+        @eqx.filter_jit
+        def derivatives(posterior, evidence, model=model, kept=kept):
+            return kept.of(posterior, model, evidence, model.nodes(), None)
+
+        plain = seconds(partial(sites, full.posterior, evidence), 5)
+        higher = seconds(partial(derivatives, full.posterior, evidence), 5)
+        fits = [seconds(partial(_fitted, problem, memory), 3) for memory in (None, "sums", 100)]
+        table.append(
+            {
+                "d": dim,
+                "directions": kept.directions.shape[1],
+                "sites": plain,
+                "with sums / sites": (plain + higher) / plain,
+                "fit": fits[0],
+                "with sums / fit": fits[1] / fits[0],
+                "with a coreset of 100 / fit": fits[2] / fits[0],
+            }
+        )
+        console.print(table[-1])
+    return table
+
+
+def _fitted(problem: Problem, memory: Any):
+    return ub.fit(problem.model, problem.full, memory=memory, roster=False, key=KEY).posterior
+
+
 SECTIONS = {
     "methods": methods,
     "growth": growth,
     "lower bound": lower_bound,
     "per iteration": per_iteration,
     "refinement": refinement,
+    "many parameters": many_parameters,
+    "sums": sums,
 }
 
 

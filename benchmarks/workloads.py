@@ -54,6 +54,16 @@ def many_rows(rows: int = 100_000, features: int = 50, erased: float = 0.01) -> 
     return split(model, (x, y), np.arange(rows - int(erased * rows), rows))
 
 
+def many_columns(features: int, rows: int = 20_000, erased: int = 200) -> Problem:
+    """Logistic regression on many features, each of which tells little; the last records erased."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, features))
+    log_odds = x @ rng.normal(size=features) * 2 / features**0.5
+    y = (rng.random(rows) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    model = ub.logistic_regression(features, bias=False)
+    return split(model, (x, y), np.arange(rows - erased, rows))
+
+
 def problems() -> dict[str, Problem]:
     """All problems whose data are here."""
     found = {"moon": moon("moon"), "banknote": banknote(), "100,000 rows": many_rows()}
