@@ -54,3 +54,15 @@ def room_for_programs():
     yield
     if next(looks) % BETWEEN_LOOKS == 0 and MAPS.exists() and MAPS.read_text().count("\n") > MOST_MAPS:
         jax.clear_caches()
+
+
+@pytest.fixture
+def text(tmp_path):
+    """Write a table as it stands."""
+
+    def write(content, name="rows.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write

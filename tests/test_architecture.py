@@ -19,7 +19,7 @@ ROOMS = [
     {"memory"},
     {"training", "trust"},
     {"unlearning"},
-    {"storage"},
+    {"storage", "data"},
     {"adapters"},
     {"cli"},
 ]
@@ -46,6 +46,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/_torch": {"torch"},
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
+    "data": {"pyarrow"},
     "cli": {"typer", "pyarrow"},
 }
 # What the extra `paper` brings, and typer, which the core brings for its command line.

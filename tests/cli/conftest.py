@@ -106,18 +106,6 @@ def rows(table, files):
 
 
 @pytest.fixture
-def text(tmp_path):
-    """Write a table as it stands."""
-
-    def write(content, name="rows.csv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
 def unbayes():
     """Run a command in this process."""
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unbayes.cli.columns import choose_columns, noted_columns, parse_names, require_found
 from unbayes.cli.files import MODEL, Opened, open_file
-from unbayes.cli.refusal import Refused, reason, refusals
-from unbayes.cli.rows import open_rows
+from unbayes.cli.refusal import refusals
+from unbayes.data.columns import choose_columns, noted_columns, parse_names, require_found
+from unbayes.data.refusal import Refused, reason
+from unbayes.data.rows import open_rows
 from unbayes.trust import TOLERANCE
 
 if TYPE_CHECKING:

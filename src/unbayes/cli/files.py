@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unbayes.cli.refusal import Refused, reason
+from unbayes.data.refusal import Refused, reason
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,12 +5,10 @@ from collections.abc import Iterator
 
 import typer
 
+from unbayes.data.refusal import Refused
+
 # What typer itself exits with, where a command is called wrongly.
 BAD_INPUT = 2
-
-
-class Refused(Exception):
-    """A sentence on what is wrong with the input, and what is expected. It never quotes a record."""
 
 
 @contextlib.contextmanager
@@ -26,8 +24,3 @@ def refusals() -> Iterator[None]:
 def printable(line: str) -> str:
     """A line without what would move the cursor or change colours: words of a file are anybody's."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
-
-
-def reason(error: OSError) -> str:
-    """What the operating system says, in its words."""
-    return (error.strerror or str(error)).lower()

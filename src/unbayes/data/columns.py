@@ -4,7 +4,7 @@ import csv
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from unbayes.cli.refusal import Refused
+from unbayes.data.refusal import Refused
 
 
 class Columns(NamedTuple):

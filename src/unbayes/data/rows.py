@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbayes.cli.refusal import Refused, reason
+from unbayes.data.refusal import Refused, reason
 
 if TYPE_CHECKING:
     import numpy as np

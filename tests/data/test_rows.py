@@ -6,9 +6,9 @@ import decimal
 import numpy as np
 import pytest
 
-from unbayes.cli.columns import Columns, choose_columns, noted_columns, parse_names
-from unbayes.cli.refusal import Refused
-from unbayes.cli.rows import open_rows
+from unbayes.data.columns import Columns, choose_columns, noted_columns, parse_names
+from unbayes.data.refusal import Refused
+from unbayes.data.rows import open_rows
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra parquet")
 pq = pytest.importorskip("pyarrow.parquet")
