@@ -3,6 +3,7 @@
 Checksums tell of damage, not of malice. A file appears whole or not at all.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -31,13 +32,16 @@ class UnreadableFile(ValueError):
     """A file that is refused: damaged, edited, foreign, too new, or not fit for this session."""
 
 
-def write_archive(path: Path, kind: str, contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+Place = str | os.PathLike[str] | BinaryIO
+
+
+def write_archive(path: Place, kind: str, contents: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a description and the arrays that it names, in place of what was there, in one step.
 
     Parameters
     ----------
     path
-        File to write or replace; whatever fails, one that was there before stays as it was.
+        File to write or replace; whatever fails, one that was there before stays as it was. Or a stream.
     kind
         What the file holds, such as "model" or "statistics".
     contents
@@ -58,11 +62,9 @@ def write_archive(path: Path, kind: str, contents: dict[str, Any], arrays: dict[
     _write(path, {MANIFEST: text.encode(), **{f"{name}.npy": data for name, data in entries.items()}})
 
 
-def read_archive(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def read_archive(path: Place, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Manifest and arrays of a file of that kind, once every checksum is found to hold."""
-    if Path(path).is_dir():
-        raise UnreadableFile("it is a directory")
-    with Path(path).open("rb") as file:
+    with _reading(path) as file:
         manifest, arrays = _read(file)
     if (found := manifest.get("kind", "model")) != kind:
         raise UnreadableFile(f"it holds {found}, not {kind}")
@@ -84,9 +86,27 @@ def _to_npy(array: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def _write(path: Path, entries: dict[str, bytes]) -> None:
+def name_of(path: Place) -> str:
+    """What messages call a place."""
+    return os.fspath(path) if isinstance(path, str | os.PathLike) else "what was given"
+
+
+def _reading(path: Place) -> contextlib.AbstractContextManager[BinaryIO]:
+    if not isinstance(path, str | os.PathLike):
+        return contextlib.nullcontext(path)
+    if Path(path).is_dir():
+        raise UnreadableFile("it is a directory")
+    return Path(path).open("rb")
+
+
+def _writing(path: Place) -> contextlib.AbstractContextManager[BinaryIO]:
+    is_file = isinstance(path, str | os.PathLike)
+    return replacing(Path(path)) if is_file else contextlib.nullcontext(path)
+
+
+def _write(path: Place, entries: dict[str, bytes]) -> None:
     """Write a zip without dates, so that equal contents are equal files."""
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with _writing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, data in entries.items():
             archive.writestr(zipfile.ZipInfo(name), data)
 
@@ -99,7 +119,7 @@ def _read(file: BinaryIO) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             names = sorted(entry.filename for entry in entries)
             if MANIFEST not in names:
                 raise UnreadableFile(f"it was not written by unbayes: there is no {MANIFEST} in it")
-            if sum(entry.file_size for entry in entries) > os.fstat(file.fileno()).st_size:
+            if sum(entry.file_size for entry in entries) > file.seek(0, os.SEEK_END):
                 raise UnreadableFile("its entries claim more room than the file has")
             manifest = _check_manifest(json.loads(archive.read(MANIFEST)))
             if names != sorted([MANIFEST, *(f"{name}.npy" for name in manifest["arrays"])]):

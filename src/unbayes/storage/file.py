@@ -1,9 +1,7 @@
 """Posteriors, models, memories and statistics in files: arrays and a description, never code."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
-from unbayes.storage.archive import UnreadableFile, canonical, read_archive, write_archive
+from unbayes.storage.archive import Place, UnreadableFile, canonical, name_of, read_archive, write_archive
 from unbayes.storage.check import check_fit
 from unbayes.storage.tree import describe, rebuild
 from unbayes.unlearning.statistics import Statistics
@@ -27,7 +25,7 @@ class Saved(NamedTuple):
 
 
 def save(
-    path: str | os.PathLike[str],
+    path: Place,
     posterior: AbstractPosterior,
     model: AbstractModel | None = None,
     *,
@@ -43,7 +41,7 @@ def save(
     Parameters
     ----------
     path
-        File to write or replace.
+        File to write or replace, or a stream to write to.
     posterior, model
         Built from the library's own classes; the posterior's parameters must be finite.
     memory
@@ -61,16 +59,16 @@ def save(
     }
     _require_roots(posterior, model, memory, arrays, ValueError)
     _require_notes(notes)
-    write_archive(Path(path), "model", {**tree, "notes": notes}, arrays)
+    write_archive(path, "model", {**tree, "notes": notes}, arrays)
 
 
-def load(path: str | os.PathLike[str], *, functions: Mapping[str, Callable] | None = None) -> Saved:
+def load(path: Place, *, functions: Mapping[str, Callable] | None = None) -> Saved:
     """Read what `save` wrote, bit for bit; no code but the library's own is imported because a file says so.
 
     Parameters
     ----------
     path
-        File to read; `UnreadableFile` says why, where it cannot be trusted or understood.
+        File or stream to read; `UnreadableFile` says why, where it cannot be trusted or understood.
     functions
         The model's functions by their place in it, such as ``{"model.features.function": network}``.
     """
@@ -85,13 +83,13 @@ def load(path: str | os.PathLike[str], *, functions: Mapping[str, Callable] | No
             raise UnreadableFile(f"it holds arrays that belong nowhere: {', '.join(unused)}")
         _require_roots(**found, arrays=arrays, error=UnreadableFile)
     except UnreadableFile as error:
-        raise UnreadableFile(f"{os.fspath(path)} cannot be loaded: {error}") from error.__cause__
+        raise UnreadableFile(f"{name_of(path)} cannot be loaded: {error}") from error.__cause__
     if idle:
         raise ValueError(f"functions must name functions of the saved model, got {', '.join(idle)}")
     return Saved(**found, notes=manifest.get("notes"))
 
 
-def save_statistics(path: str | os.PathLike[str], statistics: Statistics) -> None:
+def save_statistics(path: Place, statistics: Statistics) -> None:
     """Write what `summarise` returned, or a sum of it, to one file: sums and digests, no rows.
 
     The sums still tell of the erased records, above all those of a few records: protect the file as you would
@@ -102,10 +100,10 @@ def save_statistics(path: str | os.PathLike[str], statistics: Statistics) -> Non
     arrays: dict[str, np.ndarray] = {}
     tree = describe(statistics, "statistics", arrays)
     _require_finite(arrays, ValueError)
-    write_archive(Path(path), "statistics", {"statistics": tree}, arrays)
+    write_archive(path, "statistics", {"statistics": tree}, arrays)
 
 
-def load_statistics(path: str | os.PathLike[str]) -> Statistics:
+def load_statistics(path: Place) -> Statistics:
     """Read what `save_statistics` wrote, bit for bit, or raise `UnreadableFile` with a reason."""
     try:
         manifest, arrays = read_archive(path, "statistics")
@@ -117,7 +115,7 @@ def load_statistics(path: str | os.PathLike[str]) -> Statistics:
         if not isinstance(found, Statistics):
             raise UnreadableFile(f"statistics must be statistics, got {type(found).__name__}")
     except UnreadableFile as error:
-        raise UnreadableFile(f"{os.fspath(path)} cannot be loaded: {error}") from error.__cause__
+        raise UnreadableFile(f"{name_of(path)} cannot be loaded: {error}") from error.__cause__
     return found
 
 
