@@ -20,6 +20,7 @@ ROOMS = [
     {"training", "trust"},
     {"unlearning"},
     {"storage"},
+    {"ledger"},
     {"adapters"},
     {"cli"},
 ]
@@ -47,6 +48,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
     "cli": {"typer", "pyarrow"},
+    "ledger": {"sqlalchemy", "alembic", "psycopg", "cryptography", "rfc8785", "jinja2", "pyarrow"},
 }
 # What the extra `paper` brings, and typer, which the core brings for its command line.
 PAPER_DEPENDENCIES = {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "typer"}
