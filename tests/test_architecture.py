@@ -20,6 +20,7 @@ ROOMS = [
     {"training", "trust"},
     {"unlearning"},
     {"storage", "data"},
+    {"ledger"},
     {"adapters"},
     {"cli"},
 ]
@@ -48,6 +49,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/pyro": {"torch", "pyro"},
     "data": {"pyarrow"},
     "cli": {"typer", "pyarrow"},
+    "ledger": {"sqlalchemy", "alembic", "psycopg", "cryptography", "rfc8785", "jinja2", "pyarrow"},
 }
 # What the extra `paper` brings, and typer, which the core brings for its command line.
 PAPER_DEPENDENCIES = {"sklearn", "matplotlib", "pandas", "pyarrow", "jinja2", "typer"}

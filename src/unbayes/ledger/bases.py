@@ -1,0 +1,212 @@
+"""What a model is based on: registering, rebasing, refining, and handing the current version out."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from unbayes.ledger.desk import Desk
+from unbayes.ledger.entities import Model, ModelSettings, Request, Version
+from unbayes.ledger.errors import Conflict, LedgerError
+from unbayes.ledger.events import EventKind
+from unbayes.ledger.lease import leased
+from unbayes.ledger.log import Happening
+from unbayes.ledger.records import Records, find_columns
+from unbayes.ledger.states import RequestState
+from unbayes.ledger.store import Store
+from unbayes.ledger.suppression import NOTE, suppressed
+from unbayes.storage.replace import replacing
+
+BASE, REFINED, DERIVED = "base", "refined", "derived"
+
+
+def register(
+    desk: Desk,
+    name: str,
+    file: Path,
+    *,
+    ids: str,
+    inputs: Sequence[str] | None = None,
+    target: str | None = None,
+    settings: ModelSettings | None = None,
+) -> None:
+    """Make a trained model version 1 of a name."""
+    from unbayes.data.columns import noted_columns
+    from unbayes.ledger import solving
+
+    if not name or len(name) > 200 or not name.isprintable():
+        raise LedgerError(f"name must have 1 to 200 printable characters, got {name!r}")
+    settings = settings or ModelSettings()
+    data = solving.read_model_file(file)
+    with solving.opened(data) as base:
+        noted_inputs, noted_target = noted_columns(base.saved.notes or {})
+        taken = base.inputs
+    columns = find_columns(
+        inputs if inputs is not None or taken is None else noted_inputs, target or noted_target, ids, taken, str(file)
+    )
+    with desk.writing() as store:
+        model_id = store.add_model(name, dataclasses.asdict(columns), dataclasses.asdict(settings))
+        add_version(desk, store, model_id, name, 1, BASE, 1, data)
+        store.note(Happening(EventKind.MODEL_REGISTERED, name, version=1))
+
+
+def add_version(
+    desk: Desk,
+    store: Store,
+    model_id: int,
+    name: str,
+    number: int,
+    kind: str,
+    base: int,
+    data: bytes,
+    **fields: Any,
+) -> int:
+    """A version with its sealed file; its row's number."""
+    from unbayes.ledger import solving
+
+    (secret,) = store.new_secrets("version", 1)
+    return store.add_version(
+        model_id,
+        number,
+        kind=kind,
+        base=base,
+        digest=solving.digest(data),
+        secret_id=secret,
+        blob=desk.keys.seal(secret, data, file_label(name, number)),
+        **{"erased": 0, **fields},
+    )
+
+
+def file_label(name: str, number: int) -> str:
+    """What the file of a version is sealed under."""
+    return f"file of {name} {number}"
+
+
+def read_file(desk: Desk, store: Store, model: Model, number: int) -> bytes:
+    """The file of a version."""
+    version = store.version(model, number)
+    blob, _ = store.sealed(version)
+    if blob is None:
+        raise Conflict(f"version {number} of {model.name} was destroyed when a later one took its place")
+    return desk.keys.unseal(version.secret_id, blob, file_label(model.name, number))
+
+
+def current_file(desk: Desk, name: str) -> tuple[Version, bytes]:
+    """The version that production should load, and its file: belief and model, never a base's memory."""
+    from unbayes.ledger import solving
+
+    with desk.reading() as store:
+        model = store.model(name)
+        version, data = store.version(model, model.head), read_file(desk, store, model, model.head)
+    if version.kind == DERIVED:
+        return version, data
+    with solving.opened(data) as base:
+        return version, solving.to_bytes(base.saved._replace(memory=None, notes=None))
+
+
+def serve_model(desk: Desk, name: str, out: Path) -> Version:
+    """Write the version that production should load to a file."""
+    version, data = current_file(desk, name)
+    with replacing(out) as file:
+        file.write(data)
+    return version
+
+
+def rebase(desk: Desk, name: str, file: Path) -> Version:
+    """Start afresh from a model that was trained anew, and destroy what was based on the old one.
+
+    Requests whose people its training left out, as its notes say, have taken effect with it. Those that wait
+    and were not left out will be taken out of it.
+    """
+    from unbayes.ledger import solving
+
+    data = solving.read_model_file(file)
+    with solving.opened(data) as base:
+        notes, taken = base.saved.notes or {}, base.inputs
+    with desk.reading() as store:
+        model = store.model(name)
+    if (len(model.columns.inputs) if taken is not None else None) != taken:
+        raise LedgerError(f"{file} must take the {len(model.columns.inputs)} inputs of {name}, got {taken}")
+    return _replace_base(desk, name, BASE, data, _left_out(desk, name, notes.get(NOTE)))
+
+
+def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Version:
+    """Train the current version on with the remaining records: a new base, without the errors of the old."""
+    from unbayes.ledger import solving
+
+    with desk.reading() as store:
+        model = store.model(name)
+        data = read_file(desk, store, model, model.head)
+    records = Records.of_table(remaining, model.columns)
+    if gone := suppressed(desk, name).count(records.ids):
+        raise LedgerError(
+            f"{remaining} must hold remaining records only, but {gone} are of people to be left out; "
+            "unbayes suppressed --filter takes them out"
+        )
+    with solving.opened(data, model) as base:
+        refined = base.refined(base.saved, records, progress)
+        new = solving.to_bytes(refined._replace(notes=None))
+    # Whoever waits was among those to be left out, and is not in the remaining records.
+    waiting = [RequestState.APPROVED, RequestState.NEEDS_RETRAIN]
+    with desk.reading() as store:
+        left_out = {request.id for request in store.requests(model=name, states=waiting)}
+    return _replace_base(desk, name, REFINED, new, left_out)
+
+
+def _left_out(desk: Desk, name: str, note: Any) -> set[int]:
+    """Requests that a training has left out, by what the notes of its file say; refuses none and others'."""
+    current = suppressed(desk, name)
+    if not current.digests:
+        return set()
+    if not isinstance(note, dict) or note.get("ledger") != current.ledger:
+        raise LedgerError(
+            f"the file must say that people erased from {name} were left out of its training: save it with "
+            f'notes={{"{NOTE}": suppression.note}}, as suppression.keep(ids) filters the training records'
+        )
+    return current.requests_in(note)
+
+
+def _replace_base(desk: Desk, name: str, kind: str, data: bytes, left_out: set[int]) -> Version:
+    with leased(desk, name) as (model, epoch), desk.writing() as store:
+        old = store.versions(model)
+        number = store.last_number(model) + 1
+        version_id = add_version(desk, store, model.id, name, number, kind, number, data)
+        store.move_head(model, epoch, number)
+        store.drop_files(old)
+        model = store.model(name)
+        new = store.version(model, number)
+        store.note(Happening(EventKind.MODEL_REBASED, name, version=number))
+        store.note(Happening(EventKind.BASE_SHREDDED, name, version=old[-1].base))
+        _settle_requests(store, model, new, version_id, left_out)
+    desk.shred()
+    return new
+
+
+def _settle_requests(store: Store, model: Model, new: Version, version_id: int, left_out: set[int]) -> None:
+    """Those that were left out have taken effect; those that waited for a new base try again."""
+    states = [RequestState.APPROVED, RequestState.NEEDS_RETRAIN]
+    waiting = store.requests(model=model.name, states=states)
+    done = [request for request in waiting if request.id in left_out]
+    for state in states:
+        numbers = [request.id for request in done if request.state is state]
+        store.change_many(numbers, state, RequestState.APPLIED, ended=store.now, hold=None)
+    again = [r.id for r in waiting if r.id not in left_out and r.state is RequestState.NEEDS_RETRAIN]
+    store.change_many(again, RequestState.NEEDS_RETRAIN, RequestState.APPROVED, hold=None)
+    if done:
+        store.count_records(
+            [{"number": each.id, "erased": each.asked, "already": 0, "unknown": 0} for each in done]
+        )
+        store.drop_payloads(done)
+        note_applied(store, model, new, version_id, new, done)
+
+
+def note_applied(
+    store: Store, model: Model, base: Version, version_id: int, version: Version, requests: Sequence[Request]
+) -> None:
+    """Write that requests have taken effect by a version, in the log and beside it."""
+    happenings = [
+        Happening(EventKind.REQUEST_APPLIED, model.name, request.id, version.number) for request in requests
+    ]
+    sequences = store.note(*happenings)
+    numbers = [request.id for request in requests]
+    store.add_applications(base, version_id, dict(zip(numbers, sequences, strict=True)))

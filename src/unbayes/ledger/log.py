@@ -1,0 +1,145 @@
+"""The log in the database: events in one line, each a leaf of a Merkle tree, and checkpoints of it."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from unbayes.ledger import schema
+from unbayes.ledger.checkpoint import Checkpoint, read_checkpoint
+from unbayes.ledger.errors import TamperedLog, WrongOpening
+from unbayes.ledger.events import Event, EventKind, Opening, commit
+from unbayes.ledger.merkle import Frontier, Tree, leaf_hash
+from unbayes.ledger.signing import PublicKey, SigningKey
+
+# Events that are read at a time.
+AT_ONCE = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Happening:
+    """An event that has no place in the log yet; `details` go into a commitment."""
+
+    kind: EventKind
+    model: str | None = None
+    request: int | None = None
+    version: int | None = None
+    details: dict[str, Any] | None = None
+
+
+def begin_log(connection: Connection, time: str) -> None:
+    """The head of an empty log."""
+    connection.execute(schema.log_head.insert(), {"id": 1, "size": 0, "frontier": Frontier().to_hex(), "time": time})
+
+
+def append(connection: Connection, time: str, happenings: Sequence[Happening]) -> list[int]:
+    """Write events at the end of the log; the places that they got.
+
+    A clock that was put back does not put the log back: no event is earlier than the one before.
+    """
+    head = connection.execute(sa.select(schema.log_head)).one()
+    frontier, time = Frontier.from_hex(head.frontier), max(time, head.time)
+    events, openings = [], []
+    for sequence, each in enumerate(happenings, start=head.size):
+        commitment = None
+        if each.details is not None:
+            commitment, opening = commit(each.details)
+            details = json.dumps(opening.details, sort_keys=True)
+            openings.append({"sequence": sequence, "salt": opening.salt, "details": details})
+        event = Event(sequence, time, each.kind, each.model, each.request, each.version, commitment)
+        body = event.body
+        frontier = frontier.append(leaf_hash(body))
+        events.append({"sequence": sequence, "body": body, "request_id": each.request})
+    connection.execute(schema.event.insert(), events)
+    if openings:
+        connection.execute(schema.opening.insert(), openings)
+    size = head.size + len(events)
+    connection.execute(
+        schema.log_head.update(), {"size": size, "frontier": frontier.to_hex(), "time": time}
+    )
+    return [event["sequence"] for event in events]
+
+
+def bodies(connection: Connection, until: int | None = None) -> Iterator[bytes]:
+    """The events as they were hashed, from the first on; `TamperedLog` where one is missing."""
+    until = connection.scalar(sa.select(schema.log_head.c.size)) if until is None else until
+    table, sequence = schema.event, 0
+    while sequence < until:
+        stop = min(sequence + AT_ONCE, until)
+        asked = sa.select(table.c.sequence, table.c.body).where(
+            table.c.sequence >= sequence, table.c.sequence < stop
+        )
+        for found, body in connection.execute(asked.order_by(table.c.sequence)):
+            if found != sequence:
+                raise TamperedLog(f"event {sequence} is missing from the log")
+            yield bytes(body)
+            sequence += 1
+        if sequence < stop:
+            raise TamperedLog(f"event {sequence} is missing from the log")
+
+
+def tree(connection: Connection) -> Tree:
+    """The Merkle tree over the whole log."""
+    return Tree(map(leaf_hash, bodies(connection)))
+
+
+def sign_checkpoint(connection: Connection, origin: str, time: str, key: SigningKey) -> str:
+    """A signed statement of how many events there are and of their root; kept for later comparison."""
+    head = connection.execute(sa.select(schema.log_head)).one()
+    known = connection.scalar(sa.select(schema.checkpoint.c.text).where(schema.checkpoint.c.size == head.size))
+    if known is not None:
+        return known
+    text = Checkpoint(origin, head.size, Frontier.from_hex(head.frontier).root, time).signed(key)
+    connection.execute(schema.checkpoint.insert(), {"size": head.size, "time": time, "text": text})
+    return text
+
+
+@dataclasses.dataclass(frozen=True)
+class LogState:
+    """What `verify_log` found: a log that is whole."""
+
+    events: int
+    root: str
+    checkpoints: int
+    openings: int
+
+
+def verify_log(connection: Connection, key: PublicKey) -> LogState:
+    """Read the whole log: no event changed, missing, moved or added since the checkpoints were signed."""
+    head = connection.execute(sa.select(schema.log_head)).one()
+    signed = {
+        row.size: read_checkpoint(row.text, key)
+        for row in connection.execute(sa.select(schema.checkpoint).order_by(schema.checkpoint.c.size))
+    }
+    if signed and max(signed) > head.size:
+        raise TamperedLog(f"a checkpoint was signed over {max(signed)} events, but the log has {head.size}")
+    openings = {row.sequence: row for row in connection.execute(sa.select(schema.opening))}
+    frontier, previous, checked = Frontier(), "", 0
+    for sequence, body in enumerate(bodies(connection, head.size)):
+        event = Event.from_body(body)
+        if event.sequence != sequence or event.time < previous:
+            raise TamperedLog(f"event {sequence} is out of its place")
+        if (opening := openings.pop(sequence, None)) is not None:
+            _require_opening(event, opening)
+            checked += 1
+        frontier, previous = frontier.append(leaf_hash(body)), event.time
+        if sequence + 1 in signed and signed[sequence + 1].root != frontier.root:
+            raise TamperedLog(f"the first {sequence + 1} events are not those that were signed")
+    if frontier.to_hex() != head.frontier:
+        raise TamperedLog("the events are not those that the head of the log was made of")
+    extra = connection.scalar(
+        sa.select(sa.func.count()).select_from(schema.event).where(schema.event.c.sequence >= head.size)
+    )
+    if extra or openings:
+        raise TamperedLog("there are events or openings beyond the end of the log")
+    return LogState(head.size, frontier.root.hex(), len(signed), checked)
+
+
+def _require_opening(event: Event, row: Any) -> None:
+    try:
+        Opening(row.salt, json.loads(row.details)).require(event.commitment or "")
+    except (WrongOpening, ValueError) as error:
+        raise TamperedLog(f"the details kept for event {event.sequence} are not those it commits to") from error
