@@ -13,8 +13,8 @@ import threading
 import pytest
 
 import unbayes as ub
-from unbayes.storage import replace
-from unbayes.storage.replace import replacing
+from unbayes import _replace as replace
+from unbayes._replace import replacing
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes, links and signals are POSIX's")
 pytestmark = posix_only

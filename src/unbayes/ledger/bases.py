@@ -15,7 +15,7 @@ from unbayes.ledger.records import Records, find_columns
 from unbayes.ledger.states import RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import NOTE, suppressed
-from unbayes.storage.replace import replacing
+from unbayes._replace import replacing
 
 BASE, REFINED, DERIVED = "base", "refined", "derived"
 
@@ -42,7 +42,11 @@ def register(
         noted_inputs, noted_target = noted_columns(base.saved.notes or {})
         taken = base.inputs
     columns = find_columns(
-        inputs if inputs is not None or taken is None else noted_inputs, target or noted_target, ids, taken, str(file)
+        inputs if inputs is not None or taken is None else noted_inputs,
+        target or noted_target,
+        ids,
+        taken,
+        str(file),
     )
     with desk.writing() as store:
         model_id = store.add_model(name, dataclasses.asdict(columns), dataclasses.asdict(settings))

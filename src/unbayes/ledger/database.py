@@ -155,4 +155,6 @@ def migrate(connection: Connection, revision: str = "head") -> None:
     try:
         command.upgrade(config, revision)
     except CommandError as error:
-        raise DatabaseProblem(f"this version of unbayes does not know the database's schema: {error}") from error
+        raise DatabaseProblem(
+            f"this version of unbayes does not know the database's schema: {error}"
+        ) from error

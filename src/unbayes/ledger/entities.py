@@ -142,8 +142,8 @@ class Request:
         Name of the model.
     subject
         Keyed digest of the person.
-    due
-        Last day on which it is answered in time.
+    first_due, due
+        Last day on which it is answered in time, at first and after an extension.
     hold
         Why it is not applied though it is approved; None where nothing holds it back.
     asked, erased, already, unknown
@@ -161,8 +161,8 @@ class Request:
     subject: str
     reference: str | None
     received: str
+    first_due: str
     due: str
-    extended: bool
     state: RequestState
     missing: str
     hold: str | None
@@ -179,13 +179,17 @@ class Request:
     def of(cls, row: Any) -> Self:
         """From a row of the query that `store` makes."""
         fields = dict(row._mapping)
-        state, extended = RequestState(fields.pop("state")), bool(fields.pop("extended"))
-        return cls(state=state, extended=extended, **fields)
+        return cls(state=RequestState(fields.pop("state")), **fields)
 
     @property
     def due_date(self) -> datetime.date:
         """`due` as a date."""
         return datetime.date.fromisoformat(self.due)
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the due date was put off."""
+        return self.due != self.first_due
 
     @property
     def received_date(self) -> datetime.date:

@@ -115,7 +115,7 @@ def extend(desk: Desk, number: int, days: int, reason: str) -> datetime.date:
         request = store.request(number)
         if request.days_left(desk.today) is None:
             raise Conflict(f"request {number} is {request.state}; there is nothing left to do in more time")
-        if request.extended:
+        if request.is_extended:
             raise Conflict(f"request {number} has been extended before, to {request.due}")
         rule = store.model(request.model).settings.deadline_rule
         due, latest = request.due_date + datetime.timedelta(days=days), rule.latest(request.received_date)
@@ -124,7 +124,7 @@ def extend(desk: Desk, number: int, days: int, reason: str) -> datetime.date:
                 f"days must be at most {(latest - request.due_date).days}: by the rule {rule.name}, request "
                 f"{number} has to be answered by {latest}"
             )
-        store.update(request, due=due.isoformat(), extended=1)
+        store.update(request, due=due.isoformat())
         details = {"reason": reason, "due": due.isoformat()}
         store.note(Happening(EventKind.REQUEST_EXTENDED, request.model, number, details=details))
     return due
@@ -161,7 +161,11 @@ def _known(store: Store, submission: Submission, content: str) -> int | None:
 
 def _twice(submissions: Sequence[Submission]) -> str | None:
     keys = [(each.client, each.idempotency_key) for each in submissions if each.idempotency_key is not None]
-    return next((key for _, key in keys if keys.count((_, key)) > 1), None) if len(set(keys)) < len(keys) else None
+    return (
+        next((key for _, key in keys if keys.count((_, key)) > 1), None)
+        if len(set(keys)) < len(keys)
+        else None
+    )
 
 
 def _add(
@@ -181,8 +185,8 @@ def _add(
             "subject": keys.digest("subject", each.subject),
             "reference": each.reference,
             "received": received,
+            "first_due": (each.due or due).isoformat(),
             "due": (each.due or due).isoformat(),
-            "extended": 0,
             "state": RequestState.RECEIVED,
             "missing": each.missing,
             "asked": len(each.records),

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from unbayes.ledger.errors import KeyDestroyed, KeyProblem
 from unbayes.ledger.signing import SigningKey
-from unbayes.storage.replace import replacing
+from unbayes._replace import replacing
 
 try:
     import fcntl

@@ -21,18 +21,21 @@ AT_ONCE = 10_000
 
 @dataclasses.dataclass(frozen=True)
 class Happening:
-    """An event that has no place in the log yet; `details` go into a commitment."""
+    """An event that has no place in the log yet; `details` go into a commitment, which may also be given."""
 
     kind: EventKind
     model: str | None = None
     request: int | None = None
     version: int | None = None
     details: dict[str, Any] | None = None
+    commitment: str | None = None
 
 
 def begin_log(connection: Connection, time: str) -> None:
     """The head of an empty log."""
-    connection.execute(schema.log_head.insert(), {"id": 1, "size": 0, "frontier": Frontier().to_hex(), "time": time})
+    connection.execute(
+        schema.log_head.insert(), {"id": 1, "size": 0, "frontier": Frontier().to_hex(), "time": time}
+    )
 
 
 def append(connection: Connection, time: str, happenings: Sequence[Happening]) -> list[int]:
@@ -44,7 +47,7 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
     frontier, time = Frontier.from_hex(head.frontier), max(time, head.time)
     events, openings = [], []
     for sequence, each in enumerate(happenings, start=head.size):
-        commitment = None
+        commitment = each.commitment
         if each.details is not None:
             commitment, opening = commit(each.details)
             details = json.dumps(opening.details, sort_keys=True)
@@ -57,9 +60,7 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
     if openings:
         connection.execute(schema.opening.insert(), openings)
     size = head.size + len(events)
-    connection.execute(
-        schema.log_head.update(), {"size": size, "frontier": frontier.to_hex(), "time": time}
-    )
+    connection.execute(schema.log_head.update(), {"size": size, "frontier": frontier.to_hex(), "time": time})
     return [event["sequence"] for event in events]
 
 
@@ -89,7 +90,9 @@ def tree(connection: Connection) -> Tree:
 def sign_checkpoint(connection: Connection, origin: str, time: str, key: SigningKey) -> str:
     """A signed statement of how many events there are and of their root; kept for later comparison."""
     head = connection.execute(sa.select(schema.log_head)).one()
-    known = connection.scalar(sa.select(schema.checkpoint.c.text).where(schema.checkpoint.c.size == head.size))
+    known = connection.scalar(
+        sa.select(schema.checkpoint.c.text).where(schema.checkpoint.c.size == head.size)
+    )
     if known is not None:
         return known
     text = Checkpoint(origin, head.size, Frontier.from_hex(head.frontier).root, time).signed(key)
@@ -142,4 +145,6 @@ def _require_opening(event: Event, row: Any) -> None:
     try:
         Opening(row.salt, json.loads(row.details)).require(event.commitment or "")
     except (WrongOpening, ValueError) as error:
-        raise TamperedLog(f"the details kept for event {event.sequence} are not those it commits to") from error
+        raise TamperedLog(
+            f"the details kept for event {event.sequence} are not those it commits to"
+        ) from error

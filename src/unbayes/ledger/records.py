@@ -84,9 +84,7 @@ class Records:
         return cls(tuple(table.words(columns.ids)), table.numbers(columns.numbers))
 
     @classmethod
-    def by_subject(
-        cls, path: Path, columns: TableColumns, subject: str
-    ) -> "Iterator[tuple[str, Records]]":
+    def by_subject(cls, path: Path, columns: TableColumns, subject: str) -> "Iterator[tuple[str, Records]]":
         """The records of each person, named by the column `subject`, in the order of their first row."""
         table = _open(path, columns)
         require_found([subject], table.names, str(path))

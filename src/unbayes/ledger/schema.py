@@ -1,4 +1,4 @@
-"""The tables. Times are UTC as text, digests are hexadecimal digits, blobs are sealed unless it says otherwise.
+"""The tables. Times are UTC as text, digests hexadecimal digits, blobs sealed unless it says otherwise.
 
 No column holds a row, an identifier or a name of a person in the clear.
 """
@@ -102,8 +102,9 @@ request = Table(
     Column("subject", String(64), nullable=False),
     Column("reference", String(200)),
     Column("received", String(27), nullable=False),
+    # The last day for an answer, as it was set at first and as it is now.
+    Column("first_due", String(10), nullable=False),
     Column("due", String(10), nullable=False),
-    Column("extended", Integer, nullable=False, default=0),
     Column("state", String(16), nullable=False),
     # Whether records that are not in the model are refused or skipped.
     Column("missing", String(8), nullable=False),

@@ -26,7 +26,7 @@ _REQUEST = [
     *(
         schema.request.c[name]
         for name in (
-            *("id", "client", "subject", "reference", "received", "due", "extended", "state", "missing"),
+            *("id", "client", "subject", "reference", "received", "first_due", "due", "state", "missing"),
             *("hold", "asked", "erased", "already", "unknown", "ended", "secret_id"),
         )
     ),
@@ -69,7 +69,7 @@ class Store:
         """A setting of the ledger."""
         return self.run(sa.select(schema.setting.c.value).where(schema.setting.c.name == name)).scalar_one()
 
-    def set(self, **values: str) -> None:
+    def add_settings(self, **values: str) -> None:
         """Write new settings."""
         self.run(schema.setting.insert(), [{"name": name, "value": value} for name, value in values.items()])
 
@@ -158,6 +158,10 @@ class Store:
         asked = sa.select(*_VERSION).where(table.c.model_id == model.id).order_by(table.c.number)
         return [Version.of(row) for row in self.run(asked)]
 
+    def version_before(self, model: Model, version: Version) -> int:
+        """Number of the version that was current before; its own where there was none."""
+        return max(version.number - 1, 1)
+
     def last_number(self, model: Model) -> int:
         """The highest number of a version so far."""
         table = schema.version
@@ -173,7 +177,9 @@ class Store:
     def sealed(self, version: Version) -> tuple[bytes | None, bytes | None]:
         """The sealed file of a version, and the sealed sum of what was taken out of a base."""
         table = schema.version
-        return tuple(self.run(sa.select(table.c.blob, table.c.erased_sum).where(table.c.id == version.id)).one())
+        return tuple(
+            self.run(sa.select(table.c.blob, table.c.erased_sum).where(table.c.id == version.id)).one()
+        )
 
     def set_sum(self, base: Version, sealed: bytes) -> None:
         """Replace the sum of what was taken out of a base."""
@@ -275,9 +281,7 @@ class Store:
         """Write how many records each request took out: rows of number, erased, already, unknown."""
         change = schema.request.update().where(schema.request.c.id == sa.bindparam("number"))
         columns = {name: sa.bindparam(f"new_{name}") for name in ("erased", "already", "unknown")}
-        named = [
-            {"number": row["number"], **{f"new_{name}": row[name] for name in columns}} for row in rows
-        ]
+        named = [{"number": row["number"], **{f"new_{name}": row[name] for name in columns}} for row in rows]
         self.run(change.values(**columns), named)
 
     def payloads(self, requests: Sequence[Request]) -> Iterator[tuple[int, bytes]]:

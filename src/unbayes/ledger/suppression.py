@@ -43,7 +43,11 @@ class Suppression:
     @property
     def note(self) -> dict[str, Any]:
         """What the notes of a model say that was trained without them, under "left_out"."""
-        return {"ledger": self.ledger, "requests": _ranges(self.requests), "digest": self._digest(self.requests)}
+        return {
+            "ledger": self.ledger,
+            "requests": _ranges(self.requests),
+            "digest": self._digest(self.requests),
+        }
 
     def keep(self, ids: Iterable[Any]) -> "np.ndarray":
         """Which records to train on, shape (n,): those that are not listed."""
@@ -68,7 +72,7 @@ class Suppression:
         """Write a Parquet file without the listed records, batch by batch; how many were left out."""
         from pyarrow import array, parquet
 
-        from unbayes.storage.replace import replacing
+        from unbayes._replace import replacing
 
         column, dropped = ids or self.ids, 0
         file = parquet.ParquetFile(source)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unbayes._version import __version__
-from unbayes.storage.replace import replacing
+from unbayes._replace import replacing
 
 FORMAT, VERSION, MANIFEST = "unbayes", 2, "manifest.json"
 READABLE_VERSIONS = (1, 2)

@@ -1,0 +1,353 @@
+"""Applying what waits: one solve for all of it, and one transaction in which it takes effect.
+
+Everything up to that transaction is pure work on what was read before, which may be done again. It compares
+the head of the model and its epoch with what was read, so that of two who did the same work one is refused;
+and the states of the requests, so that one that was withdrawn in the meantime is not applied.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from unbayes.ledger.bases import DERIVED, add_version, note_applied, read_file
+from unbayes.ledger.desk import Desk
+from unbayes.ledger.entities import Model, Request, Version
+from unbayes.ledger.errors import LedgerError
+from unbayes.ledger.events import EventKind
+from unbayes.ledger.intake import payload_label
+from unbayes.ledger.issuing import finish
+from unbayes.ledger.lease import leased
+from unbayes.ledger.log import Happening
+from unbayes.ledger.records import Records
+from unbayes.ledger.states import RequestState
+from unbayes.ledger.store import Store
+
+if TYPE_CHECKING:
+    from unbayes.ledger.solving import Base
+    from unbayes.unlearning import Statistics, Unlearned
+
+# Requests, at most, that are set aside one by one because the model cannot do without them; the rest of a
+# batch that still cannot be applied is set aside together.
+SET_ASIDE = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """What applying has done.
+
+    Attributes
+    ----------
+    model, version
+        The model, and the version that is current now.
+    requests
+        Numbers of the requests that have taken effect.
+    records
+        How many records they took out.
+    held, needs_retrain
+        Requests that have not, and why, by their numbers.
+    findings
+        What unlearning said of the new version; empty where none was needed.
+    verdict
+        Its verdict; None where none was needed.
+    """
+
+    model: str
+    version: int
+    requests: tuple[int, ...] = ()
+    records: int = 0
+    held: dict[int, str] = dataclasses.field(default_factory=dict)
+    needs_retrain: dict[int, str] = dataclasses.field(default_factory=dict)
+    findings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    verdict: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """What one request takes out: its records less those that are gone already or were never there."""
+
+    request: Request
+    records: Records | None
+    digests: tuple[str, ...]
+    already: int
+    unknown: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What was read: the waiting requests with their records, and what they are taken out of."""
+
+    model: Model
+    base_version: Version
+    base_file: bytes
+    erased_sum: bytes | None
+    waiting: list[tuple[Request, Records, tuple[str, ...]]]
+    gone: set[str]
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came of it."""
+
+    shares: list[Share]
+    statistics: "Statistics | None"
+    result: "Unlearned | None"
+    file: bytes | None
+    held: dict[int, str] = dataclasses.field(default_factory=dict)
+    needs_retrain: dict[int, str] = dataclasses.field(default_factory=dict)
+
+
+def apply(desk: Desk, name: str, progress: Any = None) -> Applied:
+    """Take the records of all approved requests out of a model: a new version, in one step."""
+    finish(desk)
+    with leased(desk, name) as (model, epoch):
+        work = _read(desk, model)
+        if not work.waiting:
+            return Applied(name, model.head)
+        outcome, total = _solve(work, progress)
+        applied = _write(desk, work, epoch, outcome, total)
+    finish(desk)
+    return applied
+
+
+def _read(desk: Desk, model: Model) -> Work:
+    with desk.reading() as store:
+        base = store.version(model, store.version(model, model.head).base)
+        file = read_file(desk, store, model, base.number)
+        _, sealed = store.sealed(base)
+        erased_sum = (
+            None if sealed is None else desk.keys.unseal(base.secret_id, sealed, sum_label(model, base))
+        )
+        requests = store.requests(model=model.name, states=[RequestState.APPROVED], by_due=True)
+        requests = [request for request in requests if request.hold is None]
+        secrets = {request.id: request.secret_id for request in requests}
+        rows = {
+            number: Records.from_bytes(desk.keys.unseal(secrets[number], sealed, payload_label(number)))
+            for number, sealed in store.payloads(requests)
+        }
+        waiting = [
+            (each, rows[each.id], tuple(desk.keys.digest("record", name) for name in rows[each.id].ids))
+            for each in requests
+        ]
+        gone = store.claimed(base, [digest for *_, digests in waiting for digest in digests])
+    return Work(model, base, file, erased_sum, waiting, gone)
+
+
+def sum_label(model: Model, base: Version) -> str:
+    """What the sum of a base is sealed under."""
+    return f"sum of {model.name} {base.number}"
+
+
+def _solve(work: Work, progress: Any) -> tuple[Outcome, bytes | None]:
+    """The outcome, and the new sum of all that was taken out of the base."""
+    from unbayes.ledger import solving
+
+    with solving.opened(work.base_file, work.model) as base:
+        before = None if work.erased_sum is None else solving.statistics_from_bytes(work.erased_sum)
+        shares, held = _divide(base, work)
+        try:
+            outcome = _solve_shares(base, before, shares, work.model, progress)
+        except ValueError:
+            bad = _unreadable(base, shares)
+            rest = [entry for entry in work.waiting if entry[0].id not in bad]
+            shares, more = _divide(base, dataclasses.replace(work, waiting=rest))
+            held |= bad | more
+            outcome = _solve_shares(base, before, shares, work.model, progress)
+        outcome.held |= held
+        if outcome.result is None or outcome.statistics is None:
+            return outcome, None
+        outcome.file = base.without(outcome.result)
+        return outcome, solving.statistics_to_bytes(outcome.statistics)
+
+
+def _divide(base: "Base", work: Work) -> tuple[list[Share], dict[int, str]]:
+    """What each request takes out, the first to come first; and who is held back, and why."""
+    known = _known(base, work)
+    shares, held, taken = [], {}, set(work.gone)
+    for request, records, digests in work.waiting:
+        unknown = [digest for digest in digests if digest not in work.gone and not known.get(digest, True)]
+        if unknown and request.missing == "refuse":
+            held[request.id] = (
+                f"{len(unknown)} of {len(digests)} records are not among those that the model was trained "
+                "on; approve with missing=skip leaves them out"
+            )
+            continue
+        wanted = [
+            row for row, digest in enumerate(digests) if digest not in taken and known.get(digest, True)
+        ]
+        own = tuple(digests[row] for row in wanted)
+        taken.update(own)
+        already = len(digests) - len(own) - len(unknown)
+        shares.append(Share(request, records.at(wanted) if wanted else None, own, already, len(unknown)))
+    return shares, held
+
+
+def _known(base: "Base", work: Work) -> dict[str, bool]:
+    """Which records the model was trained on, by their digests, as far as it tells."""
+    firsts: dict[str, Records] = {}
+    for _, records, digests in work.waiting:
+        for row, digest in enumerate(digests):
+            if digest not in work.gone and digest not in firsts:
+                firsts[digest] = records.at([row])
+    if not firsts or base.roster is None:
+        return {}
+    found = base.found(Records.together(list(firsts.values())))
+    return {} if found is None else dict(zip(firsts, map(bool, found), strict=True))
+
+
+def _unreadable(base: "Base", shares: Sequence[Share]) -> dict[int, str]:
+    """Requests whose records the model refuses, and why; raises where it refuses none of them alone."""
+    bad = {}
+    for share in shares:
+        try:
+            if share.records is not None:
+                base.summarise(share.records)
+        except ValueError as error:
+            bad[share.request.id] = str(error)
+    if not bad:
+        raise LedgerError("the model refuses the waiting records together, though none of them alone")
+    return bad
+
+
+def _solve_shares(
+    base: "Base", before: "Statistics | None", shares: list[Share], model: Model, progress: Any
+) -> Outcome:
+    """As many as the model can do without, in the order of their due dates."""
+    refused: dict[int, str] = {}
+    left = shares
+    while True:
+        outcome, reason = _attempt(base, before, left, model, progress)
+        if outcome is not None:
+            outcome.needs_retrain |= refused
+            return outcome
+        fine, too_many = 0, len(left)
+        while too_many - fine > 1:
+            middle = (fine + too_many) // 2
+            outcome, why = _attempt(base, before, left[:middle], model, progress)
+            fine, too_many, reason = (middle, too_many, reason) if outcome else (fine, middle, why)
+        aside = left[fine : fine + 1] if len(refused) < SET_ASIDE - 1 else left[fine:]
+        refused |= {share.request.id: reason for share in aside}
+        left = [share for share in left if share.request.id not in refused]
+
+
+def _attempt(
+    base: "Base", before: "Statistics | None", shares: list[Share], model: Model, progress: Any
+) -> tuple[Outcome | None, str]:
+    """The outcome for all of these requests, or None and why the model is not good enough without them."""
+    from unbayes.ledger import solving
+
+    records = [share.records for share in shares if share.records is not None]
+    if not records:
+        return Outcome(shares, None, None, None), ""
+    statistics = solving.sum_of([before, base.summarise(Records.together(records))])
+    result = base.solve(statistics, progress)
+    if isinstance(result, str):
+        return None, result
+    if not model.settings.accepts(str(result.verdict)):
+        reasons = "; ".join(result.doubts) or "the predicted error is too large"
+        return None, f"the model without them would be {result.verdict}: {reasons}"
+    return Outcome(shares, statistics, result, None), ""
+
+
+def _write(desk: Desk, work: Work, epoch: int, outcome: Outcome, total: bytes | None) -> Applied:
+    model, base = work.model, work.base_version
+    with desk.writing() as store:
+        _set_aside(store, model, outcome)
+        number, findings, verdict = model.head, {}, None
+        if outcome.file is not None and outcome.result is not None and total is not None:
+            number, verdict = store.last_number(model) + 1, str(outcome.result.verdict)
+            findings = _findings(outcome.result, model)
+            version_id = _write_version(desk, store, work, number, outcome, findings)
+            store.set_sum(base, desk.keys.seal(base.secret_id, total, sum_label(model, base)))
+            store.note(Happening(EventKind.VERSION_APPLIED, model.name, version=number))
+        else:
+            version_id = store.version(model, model.head).id
+        store.move_head(model, epoch, number)
+        requests = [share.request for share in outcome.shares]
+        _write_requests(store, work, version_id, number, outcome.shares)
+    records = sum(len(share.digests) for share in outcome.shares)
+    return Applied(
+        model.name,
+        number,
+        tuple(request.id for request in requests),
+        records,
+        outcome.held,
+        outcome.needs_retrain,
+        findings,
+        verdict,
+    )
+
+
+def _set_aside(store: Store, model: Model, outcome: Outcome) -> None:
+    """Write why requests were not applied."""
+    for number, sentence in outcome.held.items():
+        store.update(store.request(number), hold=sentence)
+        store.note(Happening(EventKind.REQUEST_HELD, model.name, number))
+    for number, sentence in outcome.needs_retrain.items():
+        store.change(store.request(number), RequestState.NEEDS_RETRAIN, hold=sentence)
+        store.note(Happening(EventKind.NEEDS_RETRAIN, model.name, number))
+
+
+def _write_version(
+    desk: Desk, store: Store, work: Work, number: int, outcome: Outcome, findings: dict[str, Any]
+) -> int:
+    model, base = work.model, work.base_version
+    assert outcome.file is not None
+    assert outcome.statistics is not None
+    assert outcome.result is not None
+    # What the new version was made without is still in the one before.
+    store.drop_files([each for each in store.versions(model) if each.kind == DERIVED])
+    return add_version(
+        desk,
+        store,
+        model.id,
+        model.name,
+        number,
+        DERIVED,
+        base.number,
+        outcome.file,
+        erased=outcome.statistics.records,
+        verdict=str(outcome.result.verdict),
+        findings=findings,
+    )
+
+
+def _write_requests(store: Store, work: Work, version_id: int, number: int, shares: list[Share]) -> None:
+    if not shares:
+        return
+    model, base = work.model, work.base_version
+    requests = [share.request for share in shares]
+    numbers = [request.id for request in requests]
+    store.change_many(numbers, RequestState.APPROVED, RequestState.APPLIED, ended=store.now)
+    store.add_claims(base, [(share.request.id, digest) for share in shares for digest in share.digests])
+    store.count_records(
+        [
+            {
+                "number": share.request.id,
+                "erased": len(share.digests),
+                "already": share.already,
+                "unknown": share.unknown,
+            }
+            for share in shares
+        ]
+    )
+    store.drop_payloads(requests)
+    note_applied(store, model, base, version_id, store.version(model, number), requests)
+
+
+def _findings(result: "Unlearned", model: Model) -> dict[str, Any]:
+    """What unlearning said, for JSON."""
+    error = result.error
+    return {
+        "method": str(result.method),
+        "information": float(result.information),
+        "tolerance": model.settings.tolerance,
+        "parameters": result.posterior.dim,
+        "error": None if error is None else {k: _number(v) for k, v in dataclasses.asdict(error).items()},
+        "doubts": list(result.doubts),
+        "caveats": list(result.caveats),
+        "seconds": result.seconds,
+    }
+
+
+def _number(value: Any) -> Any:
+    return float(value) if hasattr(value, "item") else value

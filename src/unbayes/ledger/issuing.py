@@ -1,0 +1,179 @@
+"""After requests have taken effect: their keys are destroyed, their reports signed, and they are closed.
+
+Each step may be done again; whoever is killed in between leaves the rest to the next one.
+"""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import platform
+from typing import Any
+
+from unbayes._version import __version__
+from unbayes.ledger import log
+from unbayes.ledger.contents import (
+    AskedFor,
+    Contents,
+    Dates,
+    ErrorEstimate,
+    ModelVersion,
+    RecordCounts,
+    Residue,
+)
+from unbayes.ledger.desk import Desk
+from unbayes.ledger.entities import Model, Request, Version
+from unbayes.ledger.events import Event, EventKind, commit
+from unbayes.ledger.log import Happening
+from unbayes.ledger.merkle import Tree, leaf_hash
+from unbayes.ledger.report import LogProof, sign_report
+from unbayes.ledger.statement import statement
+from unbayes.ledger.states import RequestState
+from unbayes.ledger.store import Store
+
+# What did the work, besides the library itself.
+SOFTWARE = ("jax", "numpy", "cryptography", "sqlalchemy")
+# Reports that are signed in one transaction.
+AT_ONCE = 1000
+
+
+def finish(desk: Desk) -> int:
+    """Destroy keys, sign reports and close requests, as far as that is left to do; how many were closed."""
+    desk.shred()
+    closed = 0
+    while signed := _issue(desk):
+        closed += signed
+    return closed + _close(desk)
+
+
+def _issue(desk: Desk) -> int:
+    """Sign reports on requests that have taken effect; how many."""
+    with desk.reading() as store:
+        waiting = store.requests(states=[RequestState.APPLIED], limit=AT_ONCE)
+    if not waiting:
+        return 0
+    with desk.writing() as store:
+        waiting = store.requests(states=[RequestState.APPLIED], limit=AT_ONCE)
+        find = functools.cache(store.model)
+        contents = [_contents(desk, store, find(request.model), request) for request in waiting]
+        places = store.note(*map(_issued, contents))
+        checkpoint = log.sign_checkpoint(
+            store.connection, store.setting("origin"), store.now, desk.keys.signing
+        )
+        bodies = list(log.bodies(store.connection))
+        tree = Tree(map(leaf_hash, bodies))
+        reports = {}
+        for each, place in zip(contents, places, strict=True):
+            proof = LogProof(checkpoint, Event.from_body(bodies[place]), tuple(tree.inclusion_proof(place)))
+            reports[each.request.number] = sign_report(each, desk.keys.signing, proof)
+        store.add_reports(reports)
+        store.change_many(list(reports), RequestState.APPLIED, RequestState.REPORTED)
+    return len(waiting)
+
+
+def _issued(contents: Contents) -> Happening:
+    """The event by which the log remembers a report: it holds the SHA-256 of the statement."""
+    commitment = hashlib.sha256(statement(contents)).hexdigest()
+    number, version = contents.request.number, contents.into.version
+    return Happening(EventKind.REPORT_ISSUED, contents.model, number, version, commitment=commitment)
+
+
+def _close(desk: Desk) -> int:
+    """Close requests of which nothing is left but the report; how many."""
+    with desk.reading() as store:
+        reported = store.requests(states=[RequestState.REPORTED])
+    done = [request for request in reported if desk.keys.is_destroyed(request.secret_id)]
+    if done:
+        with desk.writing() as store:
+            store.change_many([each.id for each in done], RequestState.REPORTED, RequestState.CLOSED)
+            store.note(*(Happening(EventKind.REQUEST_CLOSED, each.model, each.id) for each in done))
+    return len(done)
+
+
+def _contents(desk: Desk, store: Store, model: Model, request: Request) -> Contents:
+    assert request.version is not None
+    version = store.version(model, request.version)
+    base = store.version(model, version.base)
+    findings = version.findings
+    error = findings.get("error")
+    assert request.ended is not None
+    assert request.erased is not None
+    assert request.already is not None
+    assert request.unknown is not None
+    return Contents(
+        request=AskedFor(
+            request.id,
+            commit({"subject": request.subject})[0],
+            tuple(commit({"record": each})[0] for each in store.digests(request.id)),
+        ),
+        model=model.name,
+        base=ModelVersion(base.number, base.digest),
+        from_version=store.version_before(model, version),
+        into=ModelVersion(version.number, version.digest),
+        records=RecordCounts(request.asked, request.erased, request.already, request.unknown),
+        method=findings.get("method", "training anew without the records"),
+        settings=json.dumps({"seed": model.settings.seed, "tolerance": model.settings.tolerance}),
+        predicted_error=None if error is None else _estimate(error, findings),
+        no_error_because=None if error is not None else _why_no_error(version),
+        verdict=version.verdict or "trusted",
+        doubts=tuple(findings.get("doubts", ())),
+        caveats=tuple(findings.get("caveats", ())) + _own_caveats(version),
+        dates=Dates.of(
+            request.received,
+            request.first_due,
+            request.ended,
+            request.due if request.is_extended else None,
+            request.is_extended,
+        ),
+        software=_software(),
+        key_id=desk.keys.signing.key_id,
+        remains=_remains(model, base, version),
+    )
+
+
+def _estimate(error: dict[str, Any], findings: dict[str, Any]) -> ErrorEstimate:
+    return ErrorEstimate(
+        value=error["nats"],
+        low=error["low"],
+        high=error["high"],
+        doing_nothing=error["nothing"],
+        parameters=findings["parameters"],
+        tolerance_per_parameter=findings["tolerance"],
+    )
+
+
+def _why_no_error(version: Version) -> str:
+    if version.number == version.base:
+        return "The version is a model that was trained anew; nothing had to be taken out of it."
+    return "This method on this kind of belief tells nothing about its error."
+
+
+def _own_caveats(version: Version) -> tuple[str, ...]:
+    if version.number != version.base:
+        return ()
+    return ("That the training left the records out is the operator's statement.",)
+
+
+def _remains(model: Model, base: Version, version: Version) -> tuple[Residue, ...]:
+    """What still knows the records, and until when."""
+    if base.number == version.number:
+        return ()
+    until = (
+        f"the model is based on one that was trained anew, planned within {model.settings.rebase_days} days"
+    )
+    return (
+        Residue(
+            f"The base of {model.name} (version {base.number}), sealed, and what its training kept.", until
+        ),
+        Residue("The sum of what all erased records had told the base, sealed.", until),
+        Residue("Keyed digests of the records' identifiers, so that later training leaves them out.", "kept"),
+        Residue(
+            "Backups of the keys, where the operator makes any against advice.", "not known to the ledger"
+        ),
+    )
+
+
+@functools.cache
+def _software() -> dict[str, str]:
+    found = {name: importlib.metadata.version(name) for name in SOFTWARE}
+    return {"unbayes": __version__, "python": platform.python_version(), **found}
