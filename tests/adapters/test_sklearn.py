@@ -37,7 +37,7 @@ from unbayes.models import SquaredExponential
 @pytest.mark.long
 # Of class weights 1000 and 0.0001 side by side; scikit-learn ignores this in its own tests too.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scikit_learns_own_checks(name):
+def test_scikit_learns_own_checks(name, room_for_programs):
     estimator = clone(ESTIMATORS[name])
     if is_classifier(estimator):
         estimator.set_params(memory=None)
@@ -45,7 +45,13 @@ def test_scikit_learns_own_checks(name):
         # At every different input: centres of k-means depend on chance, so that a record of weight two is not
         # the same as two records.
         estimator.set_params(n_inducing=50)
-    found = check_estimator(estimator, on_skip=None)
+
+    def after_each(status, exception, **_):
+        room_for_programs()
+        if status == "failed":
+            raise exception
+
+    found = check_estimator(estimator, on_skip=None, on_fail=None, callback=after_each)
     assert {check["status"] for check in found} <= {"passed", "skipped"}
     # Array API dispatch is off unless an environment variable switches it on.
     skipped = {check["check_name"] for check in found if check["status"] == "skipped"}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from unbayes._replace import replacing
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, ModelSettings, Request, Version
 from unbayes.ledger.errors import Conflict, LedgerError
@@ -15,7 +16,6 @@ from unbayes.ledger.records import Records, find_columns
 from unbayes.ledger.states import RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import NOTE, suppressed
-from unbayes._replace import replacing
 
 BASE, REFINED, DERIVED = "base", "refined", "derived"
 

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from unbayes._replace import replacing
 from unbayes.ledger.errors import KeyDestroyed, KeyProblem
 from unbayes.ledger.signing import SigningKey
-from unbayes._replace import replacing
 
 try:
     import fcntl

@@ -66,7 +66,8 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
 
 def bodies(connection: Connection, until: int | None = None) -> Iterator[bytes]:
     """The events as they were hashed, from the first on; `TamperedLog` where one is missing."""
-    until = connection.scalar(sa.select(schema.log_head.c.size)) if until is None else until
+    if until is None:
+        until = connection.execute(sa.select(schema.log_head.c.size)).scalar_one()
     table, sequence = schema.event, 0
     while sequence < until:
         stop = min(sequence + AT_ONCE, until)

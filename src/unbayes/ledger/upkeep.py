@@ -7,6 +7,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from unbayes._replace import replacing
 from unbayes.ledger import log, schema
 from unbayes.ledger.bases import read_file
 from unbayes.ledger.clock import to_text
@@ -15,7 +16,6 @@ from unbayes.ledger.desk import Desk
 from unbayes.ledger.errors import Conflict, LedgerError
 from unbayes.ledger.issuing import finish
 from unbayes.ledger.states import WAITING, RequestState
-from unbayes._replace import replacing
 
 # How long what a request was about is kept after its end: California asks for 24 months.
 RETENTION = datetime.timedelta(days=730)

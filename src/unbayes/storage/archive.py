@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 import jax.numpy as jnp
 import numpy as np
 
-from unbayes._version import __version__
 from unbayes._replace import replacing
+from unbayes._version import __version__
 
 FORMAT, VERSION, MANIFEST = "unbayes", 2, "manifest.json"
 READABLE_VERSIONS = (1, 2)
