@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import event, exc
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from unbayes.ledger import schema
@@ -94,13 +95,13 @@ class Database:
         """What the database says, as a sentence."""
         try:
             yield
-        except sa.exc.IntegrityError:
+        except exc.IntegrityError:
             raise
-        except sa.exc.DBAPIError as error:
+        except exc.DBAPIError as error:
             raise DatabaseProblem(f"the database does not answer: {_words(error)}") from error
 
 
-def _words(error: sa.exc.DBAPIError) -> str:
+def _words(error: exc.DBAPIError) -> str:
     """The first line of what a driver says: never its parameters."""
     lines = str(error.orig).strip().splitlines()
     return lines[0] if lines else type(error.orig).__name__
@@ -109,7 +110,7 @@ def _words(error: sa.exc.DBAPIError) -> str:
 def _read_url(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except sa.exc.ArgumentError:
+    except exc.ArgumentError:
         parsed = None
     if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
         raise LedgerError("db must be sqlite:///FILE or postgresql://USER@HOST/NAME")
@@ -138,8 +139,8 @@ def _sqlite(url: URL) -> Engine:
     def begin(connection: Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
-    sa.event.listen(engine, "connect", prepare)
-    sa.event.listen(engine, "begin", begin)
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
     return engine
 
 

@@ -66,11 +66,11 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
 
 def bodies(connection: Connection, until: int | None = None) -> Iterator[bytes]:
     """The events as they were hashed, from the first on; `TamperedLog` where one is missing."""
-    if until is None:
-        until = connection.execute(sa.select(schema.log_head.c.size)).scalar_one()
+    size: int = connection.execute(sa.select(schema.log_head.c.size)).scalar_one()
+    end = size if until is None else until
     table, sequence = schema.event, 0
-    while sequence < until:
-        stop = min(sequence + AT_ONCE, until)
+    while sequence < end:
+        stop = min(sequence + AT_ONCE, end)
         asked = sa.select(table.c.sequence, table.c.body).where(
             table.c.sequence >= sequence, table.c.sequence < stop
         )
