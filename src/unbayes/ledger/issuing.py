@@ -7,7 +7,9 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 from unbayes._version import __version__
@@ -95,17 +97,13 @@ def _contents(desk: Desk, store: Store, model: Model, request: Request) -> Conte
     version = store.version(model, request.version)
     base = store.version(model, version.base)
     findings = version.findings
-    error = findings.get("error")
+    error = _estimate(findings)
     assert request.ended is not None
     assert request.erased is not None
     assert request.already is not None
     assert request.unknown is not None
     return Contents(
-        request=AskedFor(
-            request.id,
-            commit({"subject": request.subject})[0],
-            tuple(commit({"record": each})[0] for each in store.digests(request.id)),
-        ),
+        request=_asked_for(desk, request, store.digests(request.id)),
         model=model.name,
         base=ModelVersion(base.number, base.digest),
         from_version=store.version_before(model, version),
@@ -113,7 +111,7 @@ def _contents(desk: Desk, store: Store, model: Model, request: Request) -> Conte
         records=RecordCounts(request.asked, request.erased, request.already, request.unknown),
         method=findings.get("method", "training anew without the records"),
         settings=json.dumps({"seed": model.settings.seed, "tolerance": model.settings.tolerance}),
-        predicted_error=None if error is None else _estimate(error, findings),
+        predicted_error=error,
         no_error_because=None if error is not None else _why_no_error(version),
         verdict=version.verdict or "trusted",
         doubts=tuple(findings.get("doubts", ())),
@@ -131,7 +129,22 @@ def _contents(desk: Desk, store: Store, model: Model, request: Request) -> Conte
     )
 
 
-def _estimate(error: dict[str, Any], findings: dict[str, Any]) -> ErrorEstimate:
+def _asked_for(desk: Desk, request: Request, digests: Sequence[str]) -> AskedFor:
+    """Commitments to the person and the records, whose salts the ledger's keys can tell again."""
+
+    def commitment(kind: str, digest: str) -> str:
+        salt = desk.keys.digest(f"salt of {kind} in the report on {request.id}", digest)
+        return commit({kind: digest}, bytes.fromhex(salt))[0]
+
+    records = tuple(commitment("record", digest) for digest in digests)
+    return AskedFor(request.id, commitment("subject", request.subject), records)
+
+
+def _estimate(findings: dict[str, Any]) -> ErrorEstimate | None:
+    """The predicted error of a version; None where there is none, or its range has no end."""
+    error = findings.get("error")
+    if error is None or not all(math.isfinite(error[name]) for name in ("nats", "low", "high", "nothing")):
+        return None
     return ErrorEstimate(
         value=error["nats"],
         low=error["low"],
@@ -145,7 +158,7 @@ def _estimate(error: dict[str, Any], findings: dict[str, Any]) -> ErrorEstimate:
 def _why_no_error(version: Version) -> str:
     if version.number == version.base:
         return "The version is a model that was trained anew; nothing had to be taken out of it."
-    return "This method on this kind of belief tells nothing about its error."
+    return "What was measured does not bound the error."
 
 
 def _own_caveats(version: Version) -> tuple[str, ...]:
