@@ -68,10 +68,12 @@ class Records:
         import numpy as np
 
         targets = np.asarray(targets, np.float64)
-        if targets.ndim != 1:
-            raise Refused(f"targets must have shape (n,), got {targets.shape}")
-        parts = [] if inputs is None else [np.asarray(inputs, np.float64).reshape(len(targets), -1)]
-        numbers = np.concatenate([*parts, targets[:, None]], axis=1)
+        if targets.ndim != 1 or not len(targets):
+            raise Refused(f"targets must have shape (n,) and hold some records, got {targets.shape}")
+        inputs = np.empty((len(targets), 0)) if inputs is None else np.asarray(inputs, np.float64)
+        if inputs.ndim != 2 or len(inputs) != len(targets):
+            raise Refused(f"inputs must have shape ({len(targets)}, k), got {inputs.shape}")
+        numbers = np.concatenate([inputs, targets[:, None]], axis=1)
         if not np.isfinite(numbers).all():
             row = int(np.flatnonzero(~np.isfinite(numbers).all(1))[0])
             raise Refused(f"rows must hold finite numbers, but row {row} (from 0) does not")
@@ -129,10 +131,10 @@ def find_columns(
         raise Refused(f"{place} does not say which columns its records have; name them by inputs and target")
     if taken is not None and inputs is None:
         raise Refused(f"{place} does not name the {taken} columns of its inputs; name them by inputs")
-    names = [*(inputs or []), target, ids]
-    chosen = choose_columns(names, taken, None if taken is None else list(inputs or []), target, place)
-    if ids in chosen.inputs or ids == target:
+    if ids in (*(inputs or ()), target):
         raise Refused(f"ids must be a column of its own, but {ids} is an input or the target")
+    named = None if taken is None else list(inputs or [])
+    chosen = choose_columns([*(named or []), target], taken, named, target, place)
     return TableColumns(tuple(chosen.inputs), chosen.target, ids)
 
 
