@@ -27,7 +27,7 @@ for setting, value in KEEPING.items():
     jax.config.update(setting, value)
 
 MAPS = Path("/proc/self/maps")
-# Linux allows a process 65,530 memory maps unless told otherwise; a compiled program takes ten to forty.
+# Linux allows a process 65,530 memory maps unless told otherwise; a compiled program takes seven to thirty.
 MOST_MAPS = 30_000
 # Programs between two looks at them, which take a while where there are many.
 BETWEEN_LOOKS = 50
