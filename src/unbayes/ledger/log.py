@@ -77,6 +77,8 @@ def bodies(connection: Connection, until: int | None = None) -> Iterator[bytes]:
         for found, body in connection.execute(asked.order_by(table.c.sequence)):
             if found != sequence:
                 raise TamperedLog(f"event {sequence} is missing from the log")
+            if isinstance(body, str):
+                raise TamperedLog(f"event {sequence} was written by somebody else")
             yield bytes(body)
             sequence += 1
         if sequence < stop:
