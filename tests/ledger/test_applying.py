@@ -327,7 +327,7 @@ def test_nothing_of_a_request_is_kept(ledger, setting, tmp_path):
 
 ALTERATIONS = {
     "a changed event": "UPDATE event SET body = replace(body, 'request_approved', 'request_withdrawn')",
-    "a changed event of bytes": "UPDATE event SET body = CAST(replace(body, 'approved', 'withdrawn') AS BLOB)",
+    "changed bytes": "UPDATE event SET body = CAST(replace(body, 'approved', 'denied') AS BLOB)",
     "a removed event": "DELETE FROM event WHERE sequence = 2",
     "a moved event": "UPDATE event SET sequence = 1000 WHERE sequence = 2",
     "two that changed places": "UPDATE event SET sequence = CASE sequence WHEN 2 THEN -3 ELSE -2 END "
