@@ -1,7 +1,7 @@
 """The command line: `unbayes`.
 
-The commands of this package have one module each, and import JAX and the library where they run, so that help
-is quick. Other packages add theirs as plug-ins (`plugins.py`).
+The commands of this package have one module each, those of the ledger a folder. They import JAX and the
+library where they run, so that help is quick. Other packages add theirs as plug-ins (`plugins.py`).
 """
 
 import sys
@@ -9,6 +9,7 @@ import sys
 import typer
 
 from unbayes.cli.erase import erase
+from unbayes.cli.ledger import add_ledger
 from unbayes.cli.plugins import add_plugins
 from unbayes.cli.show import show
 
@@ -22,6 +23,7 @@ def describe() -> None:
 
 app.command()(show)
 app.command()(erase)
+add_ledger(app)
 add_plugins(app)
 
 

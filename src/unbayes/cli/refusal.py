@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import typer
 
 from unbayes.data.refusal import Refused
+from unbayes.ledger.errors import LedgerError
 
 # What typer itself exits with, where a command is called wrongly.
 BAD_INPUT = 2
@@ -13,10 +14,10 @@ BAD_INPUT = 2
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Turn `Refused` into its sentence and the exit code for bad input."""
+    """Turn what is refused into its sentence and the exit code for bad input."""
     try:
         yield
-    except Refused as error:
+    except (Refused, LedgerError) as error:
         typer.echo(printable(str(error)), err=True)
         raise typer.Exit(BAD_INPUT) from error
 

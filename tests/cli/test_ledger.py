@@ -1,0 +1,181 @@
+"""The ledger by its commands: the whole story, and what is refused."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import unbayes as ub
+from cli.helpers import same, start
+from problems import KEY
+
+ROWS = 200
+
+
+class Story:
+    """A trained model and tables of people, in a folder."""
+
+    def __init__(self, folder):
+        rng = np.random.default_rng(0)
+        self.folder, self.x = folder, rng.normal(size=(ROWS, 2))
+        self.y = self.x @ [1.0, -2.0] + 0.3 * rng.normal(size=ROWS)
+        self.ids = [f"c{i}" for i in range(ROWS)]
+        self.model = ub.linear_regression(2, prior_scale=3.0, noise_scale=0.3)
+        self.trained = ub.fit(self.model, (self.x, self.y), ids=self.ids, key=KEY)
+        notes = {"columns": ["age", "dose"], "target": "healed"}
+        file = folder / "model.unbayes"
+        ub.save(file, self.trained.posterior, self.model, memory=self.trained.memory, notes=notes)
+
+    def table(self, *rows, name="rows.csv"):
+        path = self.folder / name
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["customer", "healed", "dose", "age", "person"])
+            writer.writerows(
+                [self.ids[i], *map(repr, [float(self.y[i]), *self.x[i, ::-1].tolist()]), f"p{i % 7}"]
+                for i in rows
+            )
+        return path
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    return Story(tmp_path_factory.mktemp("story"))
+
+
+@pytest.fixture
+def run(unbayes, tmp_path, story):
+    """Run a command on a ledger with one model."""
+
+    def call(*arguments, code=0):
+        done = unbayes(*arguments, "--ledger", tmp_path / "ledger")
+        assert done.exit_code == code, done.output
+        return done
+
+    call("init")
+    call("register", "credit", story.folder / "model.unbayes", "--ids", "customer")
+    return call
+
+
+def listed(run):
+    return {each["number"]: each for each in json.loads(run("requests", "--json").stdout)}
+
+
+def test_the_whole_story(run, unbayes, story, tmp_path):
+    ask = ["request", "credit", "--subject", "4711", "--rows", story.table(0, 1), "--key", "web-1"]
+    run(*ask)
+    run(*ask)
+    run("request", "credit", "--subject", "4712", "--rows", story.table(1, 2), "--reference", "TICKET-9")
+    run("request", "credit", "--subject", "4713", "--rows", story.table(3))
+    assert {each["state"] for each in listed(run).values()} == {"received"}
+    run("approve", 1, 2)
+    run("extend", 2, "--days", 60, "--reason", "many requests")
+    run("withdraw", 3)
+    assert "version 2 is without 3 records of 2 requests: trusted" in run("apply", "credit").stdout
+    found = listed(run)
+    assert [found[n]["state"] for n in (1, 2, 3)] == ["closed", "closed", "withdrawn"]
+    assert [found[2][name] for name in ("erased", "already", "verdict")] == [1, 1, "trusted"]
+
+    run("serve-model", "credit", "--out", tmp_path / "current.unbayes")
+    gone = (story.x[:3], story.y[:3])
+    expected = ub.unlearn(
+        story.trained.posterior, story.model, gone, memory=story.trained.memory, ids=story.ids[:3], key=KEY
+    )
+    assert same(ub.load(tmp_path / "current.unbayes").posterior, expected.posterior)
+
+    report, page = tmp_path / "report.json", tmp_path / "report.html"
+    run("report", 1, "--out", report)
+    run("report", 1, "--out", page, "--html")
+    assert page.read_text().lower().startswith("<!doctype html>")
+    key = tmp_path / "ledger" / "keys" / "public.pem"
+    done = unbayes("verify", report, "--key", key, "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["records"]["erased"] == 2
+    assert "compare it with the published one" in unbayes("verify", report).stdout
+    report.write_bytes(report.read_bytes().replace(b'"index": ', b'"index": 1', 1))
+    assert unbayes("verify", report, "--key", key).exit_code == 1
+
+    run("log", "verify")
+    run("log", "checkpoint")
+    run("doctor")
+    run("gc")
+    assert "destroyed" not in run("versions", "credit").stdout
+    assert len(json.loads(run("suppressed", "credit", "--json").stdout)["records"]) == 4
+
+
+def test_a_key_that_did_not_sign(run, unbayes, story, tmp_path):
+    run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
+    run("apply", "credit")
+    run("report", 1, "--out", tmp_path / "report.json")
+    assert unbayes("init", "--ledger", tmp_path / "other").exit_code == 0
+    other = tmp_path / "other" / "keys" / "public.pem"
+    assert unbayes("verify", tmp_path / "report.json", "--key", other).exit_code == 1
+
+
+def test_many_people_from_one_table_and_a_filter(run, story, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    run("request", "credit", "--by", "person", "--rows", story.table(*range(10)), "--approve")
+    assert sorted(each["records"] for each in listed(run).values()) == [1, 1, 1, 1, 2, 2, 2]
+    pq.write_table(pa.table({"customer": story.ids, "healed": story.y}), tmp_path / "all.parquet")
+    run("suppressed", "credit", "--filter", tmp_path / "all.parquet", "--out", tmp_path / "kept.parquet")
+    assert pq.read_table(tmp_path / "kept.parquet").column("customer").to_pylist() == story.ids[10:]
+
+
+def test_the_worker_applies_when_it_is_time(run, story):
+    run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
+    assert run("worker", "--once").stdout == ""
+    run("request", "credit", "--subject", "b", "--rows", story.table(6), "--approve", "--due", "2020-01-01")
+    run("requests", "--overdue", code=12)
+    assert "2 requests" in run("worker", "--once").stdout
+    run("requests", "--overdue")
+
+
+def test_what_holds_a_request_back(run, story):
+    path = story.table(5)
+    path.write_text(path.read_text().replace("c5", "nobody"))
+    run("request", "credit", "--subject", "a", "--rows", path, "--approve")
+    assert "1 of 1 records are not among those" in run("apply", "credit", code=11).stdout
+    run("approve", 1, "--missing", "skip")
+    run("apply", "credit")
+    assert listed(run)[1]["unknown"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["apply", "other"], "there is no model 'other'; registered are: credit"),
+        (["approve", "7"], "there is no request 7"),
+        (["report", "1", "--out", "x"], "there is no request 1"),
+        (["apply", "credit", "--when", "soon"], "when must be now"),
+        (["register", "credit", "model.unbayes", "--ids", "customer"], "there is a model 'credit' already"),
+        (["register", "a", "model.unbayes", "--ids", "age"], "ids must be a column of its own"),
+        (["request", "credit", "--subject", "a", "--rows", "none.csv"], "none.csv cannot be read"),
+        (["request", "credit", "--rows", "rows.csv"], "either --subject or --by"),
+        (["init"], "must be an empty folder"),
+        (["serve-model", "credit", "--out", "no/folder"], "no such file"),
+    ],
+)
+def test_refusals(run, story, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(story.folder)
+    story.table(0)
+    done = run(*arguments, code=2)
+    assert sentence in done.stderr.lower() or sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_no_ledger(unbayes, tmp_path):
+    done = unbayes("requests", "--ledger", tmp_path / "nowhere")
+    assert (done.exit_code, "unbayes init makes one" in done.stderr) == (2, True)
+
+
+def test_what_does_not_compute_imports_no_jax(run, story, tmp_path):
+    code = "import sys; from unbayes.cli import app; app(standalone_mode=False); print('jax' in sys.modules)"
+    rows = story.table(8)
+    for arguments in (
+        ["requests"],
+        ["request", "credit", "--subject", "a", "--rows", rows],
+        ["approve", "1"],
+    ):
+        done = start(["-c", code], *arguments, UNBAYES_LEDGER=str(tmp_path / "ledger"))
+        assert done.stdout.splitlines()[-1] == "False", done.stderr
