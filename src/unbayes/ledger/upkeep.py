@@ -95,21 +95,28 @@ def examine(desk: Desk) -> list[Finding]:
 def export(desk: Desk, db: str, progress: Callable[[str], None]) -> None:
     """Copy all tables to an empty database in one transaction, check the log there, and use that."""
     target = Database.open(db)
-    # Nobody writes here while it is copied.
-    with desk.database.writing() as source, target.engine.begin() as copy:
-        if copy.scalar(sa.select(sa.func.count()).select_from(schema.setting)):
-            raise Conflict("db must be an empty database, but there is a ledger in it already")
-        for table in schema.metadata.sorted_tables:
-            number = 0
-            rows = source.execute(sa.select(table)).mappings()
-            while some := rows.fetchmany(AT_ONCE):
-                copy.execute(table.insert(), [dict(row) for row in some])
-                number += len(some)
-            progress(f"{table.name}: {number}")
-            _advance(copy, table)
-        log.verify_log(copy, desk.keys.signing.public)
+    try:
+        # Nobody writes here while it is copied.
+        with desk.database.writing() as source, target.engine.begin() as copy:
+            if copy.scalar(sa.select(sa.func.count()).select_from(schema.setting)):
+                raise Conflict("db must be an empty database, but there is a ledger in it already")
+            for table in schema.metadata.sorted_tables:
+                progress(f"{table.name}: {_copy(table, source, copy)}")
+            log.verify_log(copy, desk.keys.signing.public)
+    finally:
+        target.close()
     write_address(desk.keys.folder.parent, db)
-    target.close()
+
+
+def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection) -> int:
+    """Copy a table's rows, and let PostgreSQL number new ones after them."""
+    number = 0
+    rows = source.execute(sa.select(table)).mappings()
+    while some := rows.fetchmany(AT_ONCE):
+        target.execute(table.insert(), [dict(row) for row in some])
+        number += len(some)
+    _advance(target, table)
+    return number
 
 
 def write_address(folder: Path, db: str) -> None:
@@ -120,7 +127,7 @@ def write_address(folder: Path, db: str) -> None:
 
 
 def _advance(copy: sa.Connection, table: sa.Table) -> None:
-    """Let PostgreSQL number new rows after those that were copied."""
+    """Let PostgreSQL number new rows after those that are there."""
     key = table.primary_key.columns.values()
     if copy.dialect.name != "postgresql" or len(key) != 1 or key[0].autoincrement is False:
         return
