@@ -1,4 +1,4 @@
-"""Roots of many small matrices, and inverses of triangular ones."""
+"""Products by blocks, roots of many small matrices, and inverses of triangular ones."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,14 @@ import pytest
 from jax.scipy.linalg import solve_triangular
 
 from problems import KEY
-from unbayes._numerics.linalg import LARGEST_SUBSTITUTED, cholesky_of_each, inverse_triangular
+from unbayes._numerics.linalg import (
+    LARGEST_SUBSTITUTED,
+    LEAST_BLOCK,
+    cholesky_of_each,
+    dense_gram,
+    inverse_triangular,
+    squared_lengths,
+)
 
 
 def test_factors_are_those_of_lapack(dtype):
@@ -38,6 +45,18 @@ def test_gradients_are_those_of_lapack():
 def triangular(size: int, dtype=None):
     wide = jax.random.normal(KEY, (size, 3 * size), dtype or float)
     return jnp.linalg.cholesky(wide @ wide.T / size)
+
+
+@pytest.mark.parametrize("size", [3, 2 * LEAST_BLOCK + 1, 5 * LEAST_BLOCK])
+def test_products_by_blocks_are_those_of_whole_matrices(size):
+    rng = np.random.default_rng(0)
+    design, weights = rng.normal(size=(6, size)), rng.normal(size=6)
+    factor = np.tril(rng.normal(size=(size, size)))
+    whole = np.einsum("n,np,nq->pq", weights, design, design)
+    found = dense_gram(jnp.asarray(design), jnp.asarray(weights)[:, None, None])
+    np.testing.assert_allclose(found, whole, atol=1e-12)
+    lengths = squared_lengths(jnp.asarray(design), jnp.asarray(factor))
+    np.testing.assert_allclose(lengths, ((design @ factor) ** 2).sum(1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 20, LARGEST_SUBSTITUTED + 1, 100])

@@ -284,6 +284,6 @@ def test_many_parameters_take_fewer_passes_to_the_same_belief(monkeypatch):
     assert plain.converged
     np.testing.assert_allclose(wide.elbo, plain.elbo, rtol=1e-12)
     assert parameter_kl(wide.posterior, plain.posterior).value < 1e-11
-    # One curvature at the mode, where Newton steps take several, and fewer afterwards.
-    assert wide.passes - len(wide.trace) == 1 < plain.passes - len(plain.trace)
+    # No dense curvature on the way to the mode, where Newton steps take several, and fewer afterwards.
+    assert wide.passes - len(wide.trace) == 0 < plain.passes - len(plain.trace)
     assert len(wide.trace) < 0.8 * len(plain.trace)

@@ -1,6 +1,7 @@
 """Sums of outer products of features, roots of many small matrices, inverses of triangular ones."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +18,16 @@ LARGEST_IN_PAIRS = 5
 CACHED_ELEMENTS = 1 << 18
 # Matrices up to this size are factored without a loop, whose steps would take longer than what they do.
 LARGEST_UNROLLED = 4
+# Least width of the blocks in which products are taken that are half zero, or half told by the other half:
+# narrower ones cost more by themselves than they save.
+LEAST_BLOCK = 256
 
 
 def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> Float[Array, "d d"]:
     """Σ_n weights_n ⊗ a_n a_nᵀ of symmetric weights, as matrix products over the records."""
     outputs, size = weights.shape[1], design.shape[1]
     if outputs == 1:
-        return (weights[:, 0] * design).T @ design
+        return _symmetric_product(weights[:, 0] * design, design)
     pairs, products = Half(outputs), Half(size)
 
     def part(records):
@@ -33,6 +37,31 @@ def dense_gram(design: Float[Array, "n p"], weights: Float[Array, "n o o"]) -> F
     halves = accumulate(part, (design, weights), max(CACHED_ELEMENTS // len(products.is_diagonal), 1))
     blocks = halves[pairs.place][:, :, products.place]
     return blocks.transpose(0, 2, 1, 3).reshape(outputs * size, outputs * size)
+
+
+def _symmetric_product(left: Float[Array, "n d"], right: Float[Array, "n d"]) -> Float[Array, "d d"]:
+    """leftᵀ right where that is symmetric: blocks below the diagonal are those above it."""
+    rows = [
+        jnp.pad(left[:, block].T @ right[:, block.start :], ((0, 0), (block.start, 0)))
+        for block in _blocks(left.shape[1])
+    ]
+    if len(rows) == 1:
+        return rows[0]
+    upper = jnp.concatenate(rows)
+    return jnp.triu(upper) + jnp.triu(upper, 1).T
+
+
+def squared_lengths(design: Float[Array, "n d"], factor: Float[Array, "d d"]) -> Float[Array, " n"]:
+    """|Lᵀ a|² of every row a, for lower-triangular L."""
+    products = (design[:, block.start :] @ factor[block.start :, block] for block in _blocks(len(factor)))
+    return sum(((product**2).sum(1) for product in products), jnp.zeros((), design.dtype))
+
+
+def _blocks(size: int) -> list[slice]:
+    """At most four equal parts of so many columns, or one where they are few."""
+    count = min(max(size // LEAST_BLOCK, 1), 4)
+    ends = [size * number // count for number in range(count + 1)]
+    return [slice(*pair) for pair in itertools.pairwise(ends)]
 
 
 def quadratic_forms(

@@ -12,7 +12,7 @@ from unbayes._numerics.linalg import inverse_cholesky
 from unbayes._numerics.quadrature import centre_node
 from unbayes._numerics.records import weighted_sum
 from unbayes.inference.ascent import SMALLEST_STEP, Bound, backtrack
-from unbayes.posteriors import FullGaussian
+from unbayes.posteriors import DiagonalGaussian, FullGaussian
 
 # Gain of a step of L-BFGS at which Newton steps take over, as a share of the tolerance and of log p(θ, D),
 # and such steps at most.
@@ -21,7 +21,7 @@ LEAST_GAIN, LEAST_RELATIVE_GAIN, LARGEST_STEPS = 0.1, 1e-9, 300
 WORTHWHILE_SHARE = 0.25
 # Newton steps, at most, that look for where variational training starts.
 NEWTON_ITERATIONS = 100
-# Nats from the mode that will do where L-BFGS led there: training itself moves further.
+# Nats from the mode that will do where curvatures are dear: training itself moves further.
 WIDE_GAIN = 1e-2
 
 
@@ -67,7 +67,8 @@ class Mode(NamedTuple):
     theta
         The mode, shape (d,).
     precision, scale_tril
-        Negative second derivatives at the last step, and a root of their inverse, shapes (d, d).
+        Negative second derivatives at the last step, or their diagonal alone, and a root of their inverse,
+        shapes (d, d).
     passes
         Number of Newton steps.
     """
@@ -79,17 +80,23 @@ class Mode(NamedTuple):
 
 
 def find_mode(bound: Bound, start: Float[Array, " d"], tolerance: float) -> Mode:
-    """Mode of p(θ|D) by guarded Newton steps, good enough to start variational training from.
+    """Mode of p(θ|D), good enough to start variational training from.
 
-    Where curvatures are dear, L-BFGS goes before them, and a single one is often enough.
+    By guarded Newton steps; where curvatures are dear, by L-BFGS, with the diagonal of the curvature alone.
+    Training then takes its first dense curvature under a belief that has some width, and none at the mode.
     """
-    model, is_wide = bound.model, bound.is_wide
-    enough = max(tolerance, WIDE_GAIN if is_wide else float(jnp.finfo(model.dtype).eps) ** 0.5)
+    model = bound.model
     bound = dataclasses.replace(bound, nodes=centre_node(model.integral_dim, model.dtype))
 
     def log_joint(theta):
         deviations, total = model.log_likelihood_at(theta[None], bound.evidence, bound.weights)
         return model.log_prior(theta) + total + deviations[0]
+
+    if bound.is_wide:
+        theta = _maximise_by_lbfgs(log_joint, start, max(tolerance, WIDE_GAIN))
+        diagonal = _curvature_of_each(bound, theta)
+        return Mode(theta, jnp.diag(diagonal), jnp.diag(diagonal**-0.5), jnp.asarray(0))
+    enough = max(tolerance, float(jnp.finfo(model.dtype).eps) ** 0.5)
 
     def advance(state):
         mode, value, _ = state
@@ -105,11 +112,17 @@ def find_mode(bound: Bound, start: Float[Array, " d"], tolerance: float) -> Mode
         mode, _, moved = state
         return moved & (mode.passes < NEWTON_ITERATIONS)
 
-    if is_wide:
-        start = _maximise_by_lbfgs(log_joint, start, enough)
     identity = jnp.eye(start.size, dtype=start.dtype)
     first = (Mode(start, identity, identity, jnp.asarray(0)), log_joint(start), jnp.asarray(True))
     return jax.lax.while_loop(unfinished, advance, first)[0]
+
+
+def _curvature_of_each(bound: Bound, theta: Float[Array, " d"]) -> Float[Array, " d"]:
+    """Negative second derivative of log p(θ, D) in each parameter, of a log-concave model."""
+    point = DiagonalGaussian(theta, jnp.ones_like(theta))
+    prior = bound.model.prior_site(point, bound.nodes)
+    site = bound.model.site(point, bound.evidence, bound.nodes, bound.weights)
+    return (prior + site).precision.diagonal
 
 
 class LaplaceFit(NamedTuple):

@@ -305,10 +305,12 @@ class LinearModel(AbstractModel):
         """Mean of f, shape (n, o), and a square root of its covariance, shape (n, o, o)."""
         outputs, variance = self.likelihood.outputs, evidence.variance
         mean = self._outputs(gaussian.mean, evidence.design, evidence.offset)
-        if outputs > 1 and nodes.count == 1:
-            # The mean alone is looked at.
-            return mean, jnp.zeros((*mean.shape, outputs), mean.dtype)
-        covariance = gaussian.output_covariance(evidence.design, outputs)
+        # Where there is a single node, the mean alone is looked at.
+        is_point = nodes.count == 1
+        nothing = jnp.zeros((*mean.shape, outputs), mean.dtype)
+        if is_point and outputs > 1:
+            return mean, nothing
+        covariance = nothing if is_point else gaussian.output_covariance(evidence.design, outputs)
         if outputs == 1:
             return mean, safe_sqrt(covariance if variance is None else covariance + variance[:, None, None])
         rotation = self.likelihood.rotation(mean.dtype)

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from unbayes._numerics.linalg import dense_gram, inverse_triangular, quadratic_forms
+from unbayes._numerics.linalg import dense_gram, inverse_triangular, quadratic_forms, squared_lengths
 from unbayes._validation import require_lower_triangular
 from unbayes.posteriors.base import AbstractExponentialFamily, AbstractVariational, float_array
 from unbayes.posteriors.natural import GaussianNatural
@@ -366,7 +366,7 @@ class FullGaussian(AbstractGaussian):
     def output_covariance(self, design, outputs):
         """Quadratic forms in a; of a single output, as squares, which cannot become negative."""
         if outputs == 1:
-            return ((design @ self.scale_tril) ** 2).sum(1)[:, None, None]
+            return squared_lengths(design, self.scale_tril)[:, None, None]
         return quadratic_forms(design, self.covariance, outputs)
 
     def gram(self, design, weights):
