@@ -3,12 +3,12 @@
 import datetime
 import itertools
 
-import jax
 import numpy as np
 import pytest
 import sqlalchemy as sa
 
 import unbayes as ub
+from ledger.setting import KEY, START, ask, current, require_equal
 from unbayes.ledger import (
     Conflict,
     KeyDestroyed,
@@ -23,87 +23,6 @@ from unbayes.ledger import (
     verify_report,
 )
 from unbayes.ledger.intake import payload_label
-
-RECORDS = 300
-KEY = jax.random.key(0)
-START = datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
-
-
-class Setting:
-    """A trained model, its records, and ledgers of it."""
-
-    def __init__(self, folder):
-        rng = np.random.default_rng(0)
-        self.x = rng.normal(size=(RECORDS, 2))
-        self.y = self.x @ [1.0, -2.0] + 0.3 * rng.normal(size=RECORDS)
-        self.ids = [f"record-{i}" for i in range(RECORDS)]
-        self.model = ub.linear_regression(2, prior_scale=3.0, noise_scale=0.3)
-        self.trained = self.fit(np.ones(RECORDS, bool))
-        self.file = folder / "model.unbayes"
-        self.save(self.file, self.trained)
-
-    def fit(self, keep):
-        names = [name for name, kept in zip(self.ids, keep, strict=True) if kept]
-        return ub.fit(self.model, (self.x[keep], self.y[keep]), ids=names, key=KEY)
-
-    def save(self, path, trained, **notes):
-        notes = {"columns": ["a", "b"], "target": "y", **notes}
-        ub.save(path, trained.posterior, self.model, memory=trained.memory, notes=notes)
-
-    def records(self, *rows):
-        rows = list(rows)
-        return Records.of_arrays(self.x[rows], self.y[rows], [self.ids[row] for row in rows])
-
-    def without(self, *rows):
-        rows, names = list(rows), [self.ids[row] for row in rows]
-        erased, trained = (self.x[rows], self.y[rows]), self.trained
-        return ub.unlearn(
-            trained.posterior, self.model, erased, memory=trained.memory, ids=names, key=KEY
-        ).posterior
-
-
-@pytest.fixture(scope="module")
-def setting(tmp_path_factory):
-    return Setting(tmp_path_factory.mktemp("trained"))
-
-
-class Clock:
-    """A clock that is moved by hand."""
-
-    def __init__(self):
-        self.now = START
-
-    def __call__(self):
-        self.now += datetime.timedelta(milliseconds=1)
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path, setting, clock):
-    with Ledger.create(tmp_path / "ledger", clock=clock) as ledger:
-        ledger.register("m", setting.file, ids="id")
-        yield ledger
-
-
-def ask(ledger, setting, *rows, approve=True, **options):
-    records = setting.records(*rows)
-    request = ledger.request("m", subject=f"person {rows[0]}", rows=records, **options)
-    return ledger.approve(request.id) if approve else request
-
-
-def current(ledger, tmp_path):
-    ledger.serve_model("m", tmp_path / "current.unbayes")
-    return ub.load(tmp_path / "current.unbayes").posterior
-
-
-def require_equal(one, other):
-    np.testing.assert_allclose(one.mean, other.mean, atol=1e-9)
-    np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-9)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::2])
@@ -173,30 +92,6 @@ def test_records_that_were_never_there_hold_a_request_back(ledger, setting, tmp_
     found = ledger.show(request.id)
     assert (found.state, found.erased, found.unknown) == (RequestState.CLOSED, 1, 1)
     require_equal(current(ledger, tmp_path), setting.without(5, 6))
-
-
-def test_a_new_base_leaves_out_who_asked_and_destroys_the_old(ledger, setting, tmp_path):
-    ask(ledger, setting, 0)
-    ledger.apply("m")
-    waiting = ask(ledger, setting, 1)
-    left_out = ledger.suppressed("m")
-    keep = left_out.keep(setting.ids)
-    assert np.flatnonzero(~keep).tolist() == [0, 1]
-    late = ask(ledger, setting, 2)
-    trained = setting.fit(keep)
-    setting.save(tmp_path / "unsaid.unbayes", trained)
-    with pytest.raises(LedgerError, match="left out of its training"):
-        ledger.rebase("m", tmp_path / "unsaid.unbayes")
-    setting.save(tmp_path / "new.unbayes", trained, left_out=left_out.note)
-    assert ledger.rebase("m", tmp_path / "new.unbayes").kind == "base"
-    assert ledger.show(waiting.id).state is RequestState.CLOSED
-    assert ledger.show(late.id).state is RequestState.APPROVED
-    old = ledger.versions("m")[:2]
-    assert not any(version.is_kept for version in old)
-    assert all(ledger._desk.keys.is_destroyed(version.secret_id) for version in old)
-    ledger.apply("m")
-    require_equal(current(ledger, tmp_path), setting.without(0, 1, 2))
-    assert verify_report(ledger.report(waiting.id), ledger.public_key).contents.base.version == 3
 
 
 def test_what_is_too_much_waits_for_a_new_model(tmp_path, setting, clock):

@@ -13,7 +13,7 @@ from unbayes.ledger.events import EventKind
 from unbayes.ledger.lease import leased
 from unbayes.ledger.log import Happening
 from unbayes.ledger.records import Records, find_columns
-from unbayes.ledger.states import RequestState
+from unbayes.ledger.states import TAKEN_OUT, RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import NOTE, suppressed
 
@@ -131,30 +131,28 @@ def rebase(desk: Desk, name: str, file: Path) -> Version:
         model = store.model(name)
     if (len(model.columns.inputs) if taken is not None else None) != taken:
         raise LedgerError(f"{file} must take the {len(model.columns.inputs)} inputs of {name}, got {taken}")
-    return _replace_base(desk, name, BASE, data, _left_out(desk, name, notes.get(NOTE)))
+    with leased(desk, name) as (model, epoch):
+        return _replace_base(desk, model, epoch, BASE, data, _left_out(desk, name, notes.get(NOTE)))
 
 
 def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Version:
     """Train the current version on with the remaining records: a new base, without the errors of the old."""
     from unbayes.ledger import solving
 
-    with desk.reading() as store:
-        model = store.model(name)
-        data = read_file(desk, store, model, model.head)
-    records = Records.of_table(remaining, model.columns)
-    if gone := suppressed(desk, name).count(records.ids):
-        raise LedgerError(
-            f"{remaining} must hold remaining records only, but {gone} are of people to be left out; "
-            "unbayes suppressed --filter takes them out"
-        )
-    with solving.opened(data, model) as base:
-        refined = base.refined(base.saved, records, progress)
-        new = solving.to_bytes(refined._replace(notes=None))
-    # Whoever waits was among those to be left out, and is not in the remaining records.
-    waiting = [RequestState.APPROVED, RequestState.NEEDS_RETRAIN]
-    with desk.reading() as store:
-        left_out = {request.id for request in store.requests(model=name, states=waiting)}
-    return _replace_base(desk, name, REFINED, new, left_out)
+    with leased(desk, name) as (model, epoch):
+        with desk.reading() as store:
+            data = read_file(desk, store, model, model.head)
+        records = Records.of_table(remaining, model.columns)
+        listed = suppressed(desk, name)
+        if gone := listed.count(records.ids):
+            raise LedgerError(
+                f"{remaining} must hold remaining records only, but {gone} are of people to be left out; "
+                "unbayes suppressed --filter takes them out"
+            )
+        with solving.opened(data, model) as base:
+            refined = base.refined(base.saved, records, progress)
+            new = solving.to_bytes(refined._replace(notes=None))
+        return _replace_base(desk, model, epoch, REFINED, new, set(listed.requests))
 
 
 def _left_out(desk: Desk, name: str, note: Any) -> set[int]:
@@ -167,11 +165,22 @@ def _left_out(desk: Desk, name: str, note: Any) -> set[int]:
             f"the file must say that people erased from {name} were left out of its training: save it with "
             f'notes={{"{NOTE}": suppression.note}}, as suppression.keep(ids) filters the training records'
         )
-    return current.requests_in(note)
+    left_out = current.requests_in(note)
+    with desk.reading() as store:
+        applied = {request.id for request in store.requests(model=name, states=TAKEN_OUT)}
+    if late := sorted(applied - left_out):
+        raise LedgerError(
+            f"the file's training did not leave out {len(late)} requests that were applied since its list "
+            f"was made, the first of them {late[0]}: train again, and let requests wait until the rebase"
+        )
+    return left_out
 
 
-def _replace_base(desk: Desk, name: str, kind: str, data: bytes, left_out: set[int]) -> Version:
-    with leased(desk, name) as (model, epoch), desk.writing() as store:
+def _replace_base(
+    desk: Desk, model: Model, epoch: int, kind: str, data: bytes, left_out: set[int]
+) -> Version:
+    name = model.name
+    with desk.writing() as store:
         old = store.versions(model)
         number = store.last_number(model) + 1
         version_id = add_version(desk, store, model.id, name, number, kind, number, data)
@@ -181,6 +190,8 @@ def _replace_base(desk: Desk, name: str, kind: str, data: bytes, left_out: set[i
         new = store.version(model, number)
         store.note(Happening(EventKind.MODEL_REBASED, name, version=number))
         store.note(Happening(EventKind.BASE_SHREDDED, name, version=old[-1].base))
+        # Nobody is taken out of the new base who was taken out of the old one, or left out of the training.
+        store.move_claims(store.version(model, old[-1].base), new)
         _settle_requests(store, model, new, version_id, left_out)
     desk.shred()
     return new
@@ -200,6 +211,10 @@ def _settle_requests(store: Store, model: Model, new: Version, version_id: int, 
         store.count_records(
             [{"number": each.id, "erased": each.asked, "already": 0, "unknown": 0} for each in done]
         )
+        digests = store.digests(done)
+        gone = store.claimed(new, [each for listed in digests.values() for each in listed])
+        first = {each: number for number in sorted(digests, reverse=True) for each in digests[number]}
+        store.add_claims(new, [(number, each) for each, number in first.items() if each not in gone])
         store.drop_payloads(done)
         note_applied(store, model, new, version_id, new, done)
 

@@ -28,10 +28,11 @@ from unbayes.ledger.entities import Model, Request, Version
 from unbayes.ledger.events import Event, EventKind, commit
 from unbayes.ledger.log import Happening
 from unbayes.ledger.merkle import Tree, leaf_hash
-from unbayes.ledger.report import LogProof, sign_report
+from unbayes.ledger.report import LogProof, write_report
 from unbayes.ledger.statement import statement
 from unbayes.ledger.states import RequestState
 from unbayes.ledger.store import Store
+from unbayes.ledger.verify import verify_report
 
 # What did the work, besides the library itself.
 SOFTWARE = ("jax", "numpy", "cryptography", "sqlalchemy")
@@ -56,26 +57,28 @@ def _issue(desk: Desk) -> int:
         return 0
     with desk.writing() as store:
         waiting = store.requests(states=[RequestState.APPLIED], limit=AT_ONCE)
-        find = functools.cache(store.model)
-        contents = [_contents(desk, store, find(request.model), request) for request in waiting]
-        places = store.note(*map(_issued, contents))
+        contents = _contents_of_each(desk, store, waiting)
+        statements = list(map(statement, contents))
+        places = store.note(*map(_issued, contents, statements))
         checkpoint = log.sign_checkpoint(
             store.connection, store.setting("origin"), store.now, desk.keys.signing
         )
         bodies = list(log.bodies(store.connection))
         tree = Tree(map(leaf_hash, bodies))
         reports = {}
-        for each, place in zip(contents, places, strict=True):
+        for request, payload, place in zip(waiting, statements, places, strict=True):
             proof = LogProof(checkpoint, Event.from_body(bodies[place]), tuple(tree.inclusion_proof(place)))
-            reports[each.request.number] = sign_report(each, desk.keys.signing, proof)
+            reports[request.id] = write_report(payload, desk.keys.signing, proof)
+        # They are made alike: what nobody could check would show in any of them.
+        verify_report(reports[waiting[0].id], desk.keys.signing.public)
         store.add_reports(reports)
         store.change_many(list(reports), RequestState.APPLIED, RequestState.REPORTED)
     return len(waiting)
 
 
-def _issued(contents: Contents) -> Happening:
+def _issued(contents: Contents, payload: bytes) -> Happening:
     """The event by which the log remembers a report: it holds the SHA-256 of the statement."""
-    commitment = hashlib.sha256(statement(contents)).hexdigest()
+    commitment = hashlib.sha256(payload).hexdigest()
     number, version = contents.request.number, contents.into.version
     return Happening(EventKind.REPORT_ISSUED, contents.model, number, version, commitment=commitment)
 
@@ -92,10 +95,22 @@ def _close(desk: Desk) -> int:
     return len(done)
 
 
-def _contents(desk: Desk, store: Store, model: Model, request: Request) -> Contents:
-    assert request.version is not None
-    version = store.version(model, request.version)
-    base = store.version(model, version.base)
+def _contents_of_each(desk: Desk, store: Store, requests: Sequence[Request]) -> list[Contents]:
+    find_model = functools.cache(store.model)
+    find_version = functools.cache(lambda name, number: store.version(find_model(name), number))
+    digests = store.digests(requests)
+    found = []
+    for request in requests:
+        version = find_version(request.model, request.version)
+        base = find_version(request.model, version.base)
+        asked_for = _asked_for(desk, request, digests[request.id])
+        found.append(_contents(find_model(request.model), base, version, request, asked_for, desk))
+    return found
+
+
+def _contents(
+    model: Model, base: Version, version: Version, request: Request, asked_for: AskedFor, desk: Desk
+) -> Contents:
     findings = version.findings
     error = _estimate(findings)
     assert request.ended is not None
@@ -103,10 +118,10 @@ def _contents(desk: Desk, store: Store, model: Model, request: Request) -> Conte
     assert request.already is not None
     assert request.unknown is not None
     return Contents(
-        request=_asked_for(desk, request, store.digests(request.id)),
+        request=asked_for,
         model=model.name,
         base=ModelVersion(base.number, base.digest),
-        from_version=store.version_before(model, version),
+        from_version=max(version.number - 1, 1),
         into=ModelVersion(version.number, version.digest),
         records=RecordCounts(request.asked, request.erased, request.already, request.unknown),
         method=findings.get("method", "training anew without the records"),

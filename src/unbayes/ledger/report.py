@@ -50,8 +50,17 @@ def sign_report(
     UnverifiableReport
         Contents, key, log and openings do not belong together: no report is issued that nobody could check.
     """
+    data = write_report(statement(contents), key, log_proof, openings)
+    verify_report(data, key.public)
+    return data
+
+
+def write_report(
+    payload: bytes, key: SigningKey, log_proof: LogProof, openings: Openings | None = None
+) -> bytes:
+    """The file of a report on a statement, unchecked: for many at once, of which one is checked."""
     report = {
-        "envelope": sign_envelope(statement(contents), key),
+        "envelope": sign_envelope(payload, key),
         "publicKey": key.public.to_pem().decode(),
         "log": {
             "checkpoint": log_proof.checkpoint,
@@ -65,6 +74,4 @@ def sign_report(
             "subject": None if openings.subject is None else openings.subject.to_json(),
             "records": [opening.to_json() for opening in openings.records],
         }
-    data = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
-    verify_report(data, key.public)
-    return data
+    return (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()

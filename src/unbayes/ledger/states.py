@@ -47,14 +47,10 @@ FOLLOWING = {
 }
 # Those that a deadline presses.
 WAITING = (RequestState.RECEIVED, RequestState.APPROVED, RequestState.NEEDS_RETRAIN)
+# Those that have taken effect.
+TAKEN_OUT = (RequestState.APPLIED, RequestState.REPORTED, RequestState.CLOSED)
 # Those whose people a later training has to leave out.
-TO_LEAVE_OUT = (
-    RequestState.APPROVED,
-    RequestState.NEEDS_RETRAIN,
-    RequestState.APPLIED,
-    RequestState.REPORTED,
-    RequestState.CLOSED,
-)
+TO_LEAVE_OUT = (RequestState.APPROVED, RequestState.NEEDS_RETRAIN, *TAKEN_OUT)
 
 
 def require_following(number: int, before: RequestState, after: RequestState) -> None:

@@ -158,10 +158,6 @@ class Store:
         asked = sa.select(*_VERSION).where(table.c.model_id == model.id).order_by(table.c.number)
         return [Version.of(row) for row in self.run(asked)]
 
-    def version_before(self, model: Model, version: Version) -> int:
-        """Number of the version that was current before; its own where there was none."""
-        return max(version.number - 1, 1)
-
     def last_number(self, model: Model) -> int:
         """The highest number of a version so far."""
         table = schema.version
@@ -296,11 +292,14 @@ class Store:
             self.run(schema.payload.delete().where(schema.payload.c.request_id.in_(some)))
         self.shred_later(request.secret_id for request in requests)
 
-    def digests(self, number: int) -> list[str]:
-        """The records of a request."""
-        table = schema.record
-        asked = sa.select(table.c.digest).where(table.c.request_id == number).order_by(table.c.digest)
-        return list(self.connection.scalars(asked))
+    def digests(self, requests: Sequence[Request]) -> dict[int, list[str]]:
+        """The records of requests, by their numbers."""
+        table, found = schema.record, {request.id: [] for request in requests}
+        for some in _parts(found):
+            asked = sa.select(table.c.request_id, table.c.digest).where(table.c.request_id.in_(some))
+            for number, digest in self.run(asked.order_by(table.c.digest)):
+                found[number].append(digest)
+        return found
 
     # What was taken out
 
@@ -317,6 +316,11 @@ class Store:
         if pairs:
             rows = [{"base_id": base.id, "request_id": number, "digest": each} for number, each in pairs]
             self.run(schema.claim.insert(), rows)
+
+    def move_claims(self, old: Version, new: Version) -> None:
+        """What was taken out of a base is out of the one that replaces it, too."""
+        table = schema.claim
+        self.run(table.update().where(table.c.base_id == old.id).values(base_id=new.id))
 
     def add_applications(self, base: Version, version_id: int, sequences: Mapping[int, int]) -> None:
         """Note by which version requests took effect, and where the log says so."""
@@ -354,7 +358,7 @@ class Store:
         self.run(schema.report.insert(), rows)
 
 
-def _parts(values: Sequence[Any]) -> Iterator[list[Any]]:
+def _parts(values: Iterable[Any]) -> Iterator[list[Any]]:
     """Lists that a query can name."""
     values = list(values)
     for start in range(0, len(values), LISTED):
