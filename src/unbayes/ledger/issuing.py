@@ -52,22 +52,25 @@ def finish(desk: Desk) -> int:
 def _issue(desk: Desk) -> int:
     """Sign reports on requests that have taken effect; how many."""
     with desk.reading() as store:
-        waiting = store.requests(states=[RequestState.APPLIED], limit=AT_ONCE)
-    if not waiting:
-        return 0
+        if not store.requests(states=[RequestState.APPLIED], limit=1):
+            return 0
+        # Read before anybody is kept from writing: the log may be long.
+        leaves = [leaf_hash(body) for body in log.bodies(store.connection)]
     with desk.writing() as store:
         waiting = store.requests(states=[RequestState.APPLIED], limit=AT_ONCE)
+        if not waiting:
+            return 0
         contents = _contents_of_each(desk, store, waiting)
         statements = list(map(statement, contents))
         places = store.note(*map(_issued, contents, statements))
         checkpoint = log.sign_checkpoint(
             store.connection, store.setting("origin"), store.now, desk.keys.signing
         )
-        bodies = list(log.bodies(store.connection))
-        tree = Tree(map(leaf_hash, bodies))
+        added = dict(enumerate(log.bodies(store.connection, start=len(leaves)), start=len(leaves)))
+        tree = Tree([*leaves, *map(leaf_hash, added.values())])
         reports = {}
         for request, payload, place in zip(waiting, statements, places, strict=True):
-            proof = LogProof(checkpoint, Event.from_body(bodies[place]), tuple(tree.inclusion_proof(place)))
+            proof = LogProof(checkpoint, Event.from_body(added[place]), tuple(tree.inclusion_proof(place)))
             reports[request.id] = write_report(payload, desk.keys.signing, proof)
         # They are made alike: what nobody could check would show in any of them.
         verify_report(reports[waiting[0].id], desk.keys.signing.public)

@@ -64,11 +64,11 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
     return [event["sequence"] for event in events]
 
 
-def bodies(connection: Connection, until: int | None = None) -> Iterator[bytes]:
-    """The events as they were hashed, from the first on; `TamperedLog` where one is missing."""
+def bodies(connection: Connection, until: int | None = None, start: int = 0) -> Iterator[bytes]:
+    """The events as they were hashed, in their order; `TamperedLog` where one is missing."""
     size: int = connection.execute(sa.select(schema.log_head.c.size)).scalar_one()
     end = size if until is None else until
-    table, sequence = schema.event, 0
+    table, sequence = schema.event, start
     while sequence < end:
         stop = min(sequence + AT_ONCE, end)
         asked = sa.select(table.c.sequence, table.c.body).where(
