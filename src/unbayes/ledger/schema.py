@@ -119,6 +119,8 @@ request = Table(
     UniqueConstraint("client", "idempotency_key"),
     Index("ix_request_state_due", "state", "due"),
     Index("ix_request_model_id_state_due", "model_id", "state", "due"),
+    Index("ix_request_state_id", "state", "id"),
+    Index("ix_request_model_id_state_id", "model_id", "state", "id"),
     Index("ix_request_subject", "subject"),
     sqlite_autoincrement=True,
 )

@@ -94,6 +94,8 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("ix_request_model_id_state_due", "request", ["model_id", "state", "due"], unique=False)
+    op.create_index("ix_request_state_id", "request", ["state", "id"], unique=False)
+    op.create_index("ix_request_model_id_state_id", "request", ["model_id", "state", "id"], unique=False)
     op.create_index("ix_request_state_due", "request", ["state", "due"], unique=False)
     op.create_index("ix_request_subject", "request", ["subject"], unique=False)
     op.create_table(
