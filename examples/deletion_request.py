@@ -114,9 +114,7 @@ class Story:
         """A line that is too long goes on below where its text begins, right of its label."""
         label = re.match(r"(  \S.*?  +)?", line)
         hang = " " * (2 + (label.end() if label else 0))
-        return textwrap.fill(
-            line, self.console.width, initial_indent="  ", subsequent_indent=hang, drop_whitespace=True
-        )
+        return textwrap.fill(line, self.console.width, initial_indent="  ", subsequent_indent=hang)
 
 
 def train(clinic: Clinic, model: ub.LinearModel, path: Path) -> ub.Trained:
@@ -209,7 +207,7 @@ def draw(clinic: Clinic, model: ub.LinearModel, panels: dict[str, ub.FullGaussia
         if surface is not last:
             axis.contour(*grid, last, levels=[0.5], colors=INK, linewidths=1.2, linestyles="dashed")
         _scatter(axis, clinic)
-        axis.set_title(title, fontsize=11, color=INK)
+        axis.set_title(title, fontsize=10, color=INK)
         axis.set(xticks=[], yticks=[], xlabel="marker a")
     axes[0].set_ylabel("marker b")
     bar = figure.colorbar(image, ax=axes, shrink=0.8, ticks=[0, 0.5, 1])
