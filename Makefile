@@ -21,8 +21,8 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 	$(BIN)/pip install --quiet --editable '.[torch]'
 	touch $@
 
-demo: $(VENV)/.installed  ## Train on the moon data, erase 20 points with every method: a table, and demo.png.
-	$(BIN)/python -m unbayes_paper.demo
+demo: $(VENV)/.installed  ## Patients ask to be forgotten, from the request to a checked report: demo/demo.png, demo/report.html.
+	$(BIN)/python examples/deletion_request.py
 
 test: $(VENV)/.installed lint  ## Lint, types, and the tests that take little time; they build the site, too.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not long and not slow"
@@ -68,4 +68,4 @@ format: $(VENV)/.installed  ## Put the code in order.
 	$(BIN)/ruff format .
 
 clean:  ## Remove the environment and all that was built.
-	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist build site .pytest_cache .ruff_cache .hypothesis

@@ -98,7 +98,7 @@ def requests(
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """List requests, the newest first.
+    """List requests, the newest first; of records, how many were taken out by each.
 
     Exit codes:
     0 listed; with --overdue: there is none
@@ -212,7 +212,7 @@ def _row(request: "Request", today: datetime.date) -> "list[str | Text]":
         str(request.state),
         str(shown["age"]),
         Text(left, style="bold red") if shown["overdue"] else left,
-        str(request.asked),
+        str(request.asked) if request.erased is None else f"{request.erased} of {request.asked}",
         request.verdict or "",
         request.hold or "",
     ]

@@ -1,6 +1,6 @@
 """Train on the moon data, unlearn 20 points with every method, and compare with retraining.
 
-Run as `python -m unbayes_paper.demo`: it prints one table and writes one picture.
+Run as `python -m unbayes_paper.every_method`: it prints one table and writes one picture.
 """
 
 import argparse
@@ -34,7 +34,7 @@ MEMORY = 50
 
 
 class Comparison(NamedTuple):
-    """The posteriors of the demo."""
+    """The posteriors that are compared."""
 
     problem: Problem
     full: AbstractPosterior
@@ -116,9 +116,9 @@ def _divergences(comparison: Comparison, posterior: AbstractPosterior) -> list[s
 
 
 def main() -> None:
-    """Run the demo."""
+    """Print the table, and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--picture", type=Path, default=Path("demo.png"), help="where the picture goes")
+    parser.add_argument("--picture", type=Path, default=Path("moon.png"), help="where the picture goes")
     parser.add_argument("--seed", type=int, default=0, help="seed of whatever is random")
     arguments = parser.parse_args()
     # Inducing inputs that nearly coincide leave a kernel matrix that single precision cannot factorise.
