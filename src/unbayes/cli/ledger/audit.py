@@ -68,7 +68,7 @@ def verify(
             found = verify_report(data, public)
         except UnverifiableReport as error:
             _refuse(error, as_json)
-    contents = found.contents
+    contents, error = found.contents, found.contents.predicted_error
     value = {
         "fine": True,
         "key": found.key_id,
@@ -80,6 +80,8 @@ def verify(
         "records": dataclasses.asdict(contents.records),
         "method": contents.method,
         "verdict": contents.verdict,
+        "predicted_error": error and dataclasses.asdict(error),
+        "no_error_because": contents.no_error_because,
         "dates": dataclasses.asdict(contents.dates),
         "remains": [dataclasses.asdict(each) for each in contents.remains],
         "not_claimed": list(contents.not_claimed),
@@ -127,6 +129,16 @@ def _refuse(error: LedgerError, as_json: bool) -> NoReturn:
     raise typer.Exit(NOT_FINE) from error
 
 
+def _error(value: dict[str, Any]) -> str:
+    error = value["predicted_error"]
+    if error is None:
+        return value["no_error_because"]
+    return (
+        f"predicted {error['value']:.2g} nats from retraining ({error['low']:.2g} to {error['high']:.2g}); "
+        f"doing nothing: {error['doing_nothing']:.2g}"
+    )
+
+
 def _lines(value: dict[str, Any]) -> list[str]:
     dates, records = value["dates"], value["records"]
     known = (
@@ -139,6 +151,7 @@ def _lines(value: dict[str, Any]) -> list[str]:
         f"  records        {records['erased']} erased of {records['asked']}, {records['already_erased']} "
         f"before, {records['not_in_model']} were not in the model",
         f"  method         {value['method']}: {value['verdict']}",
+        f"  error          {_error(value)}",
         f"  applied        {dates['applied'][:10]}, {'on time' if dates['on_time'] else 'too late'}",
     ]
     lines += [f"  remains        {each['what']} Until: {each['until']}" for each in value["remains"]]
