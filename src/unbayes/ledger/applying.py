@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from unbayes.ledger.bases import DERIVED, add_version, note_applied, read_file
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, Request, Version
-from unbayes.ledger.errors import LedgerError
+from unbayes.ledger.errors import Conflict, KeyDestroyed, LedgerError
 from unbayes.ledger.events import EventKind
 from unbayes.ledger.intake import payload_label
 from unbayes.ledger.issuing import finish
@@ -81,6 +81,7 @@ class Work:
     base_file: bytes
     erased_sum: bytes | None
     waiting: list[tuple[Request, Records, tuple[str, ...]]]
+    unreadable: dict[int, str]
     gone: set[str]
 
 
@@ -101,7 +102,7 @@ def apply(desk: Desk, name: str, progress: Any = None) -> Applied:
     finish(desk)
     with leased(desk, name) as (model, epoch):
         work = _read(desk, model)
-        if not work.waiting:
+        if not work.waiting and not work.unreadable:
             return Applied(name, model.head)
         outcome, total = _solve(work, progress)
         applied = _write(desk, work, epoch, outcome, total)
@@ -119,17 +120,20 @@ def _read(desk: Desk, model: Model) -> Work:
         )
         requests = store.requests(model=model.name, states=[RequestState.APPROVED], by_due=True)
         requests = [request for request in requests if request.hold is None]
-        secrets = {request.id: request.secret_id for request in requests}
-        rows = {
-            number: Records.from_bytes(desk.keys.unseal(secrets[number], sealed, payload_label(number)))
-            for number, sealed in store.payloads(requests)
-        }
-        waiting = [
-            (each, rows[each.id], tuple(desk.keys.digest("record", name) for name in rows[each.id].ids))
-            for each in requests
-        ]
+        sealed_rows = dict(store.payloads(requests))
+        waiting, unreadable = [], {}
+        for each in requests:
+            try:
+                data = desk.keys.unseal(each.secret_id, sealed_rows[each.id], payload_label(each.id))
+            except KeyDestroyed as error:
+                # Either it is withdrawn just now, which is noticed later, or a backup was brought back.
+                unreadable[each.id] = f"its rows cannot be read: {error}"
+                continue
+            records = Records.from_bytes(data)
+            digests = tuple(desk.keys.digest("record", name) for name in records.ids)
+            waiting.append((each, records, digests))
         gone = store.claimed(base, [digest for *_, digests in waiting for digest in digests])
-    return Work(model, base, file, erased_sum, waiting, gone)
+    return Work(model, base, file, erased_sum, waiting, unreadable, gone)
 
 
 def sum_label(model: Model, base: Version) -> str:
@@ -152,7 +156,7 @@ def _solve(work: Work, progress: Any) -> tuple[Outcome, bytes | None]:
             shares, more = _divide(base, dataclasses.replace(work, waiting=rest))
             held |= bad | more
             outcome = _solve_shares(base, before, shares, work.model, progress)
-        outcome.held |= held
+        outcome.held |= held | work.unreadable
         if outcome.result is None or outcome.statistics is None:
             return outcome, None
         outcome.file = base.without(outcome.result)
@@ -280,7 +284,9 @@ def _write(desk: Desk, work: Work, epoch: int, outcome: Outcome, total: bytes | 
 def _set_aside(store: Store, model: Model, outcome: Outcome) -> None:
     """Write why requests were not applied."""
     for number, sentence in outcome.held.items():
-        store.update(store.request(number), hold=sentence)
+        if (request := store.request(number)).state is not RequestState.APPROVED:
+            raise Conflict(f"request {number} is no longer approved; nothing was written")
+        store.update(request, hold=sentence)
         store.note(Happening(EventKind.REQUEST_HELD, model.name, number))
     for number, sentence in outcome.needs_retrain.items():
         store.change(store.request(number), RequestState.NEEDS_RETRAIN, hold=sentence)

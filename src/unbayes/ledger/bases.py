@@ -1,5 +1,6 @@
 """What a model is based on: registering, rebasing, refining, and handing the current version out."""
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
@@ -169,7 +170,7 @@ def _left_out(desk: Desk, name: str, note: Any) -> set[int]:
     with desk.reading() as store:
         applied = {request.id for request in store.requests(model=name, states=TAKEN_OUT)}
     if late := sorted(applied - left_out):
-        raise LedgerError(
+        raise Conflict(
             f"the file's training did not leave out {len(late)} requests that were applied since its list "
             f"was made, the first of them {late[0]}: train again, and let requests wait until the rebase"
         )
@@ -208,13 +209,18 @@ def _settle_requests(store: Store, model: Model, new: Version, version_id: int, 
     again = [r.id for r in waiting if r.id not in left_out and r.state is RequestState.NEEDS_RETRAIN]
     store.change_many(again, RequestState.NEEDS_RETRAIN, RequestState.APPROVED, hold=None)
     if done:
-        store.count_records(
-            [{"number": each.id, "erased": each.asked, "already": 0, "unknown": 0} for each in done]
-        )
         digests = store.digests(done)
         gone = store.claimed(new, [each for listed in digests.values() for each in listed])
-        first = {each: number for number in sorted(digests, reverse=True) for each in digests[number]}
-        store.add_claims(new, [(number, each) for each, number in first.items() if each not in gone])
+        # The first to ask for a record has taken it out.
+        owners = {each: n for n in sorted(digests, reverse=True) for each in digests[n] if each not in gone}
+        store.add_claims(new, [(number, each) for each, number in owners.items()])
+        own = collections.Counter(owners.values())
+        store.count_records(
+            [
+                {"number": r.id, "erased": own[r.id], "already": r.asked - own[r.id], "unknown": 0}
+                for r in done
+            ]
+        )
         store.drop_payloads(done)
         note_applied(store, model, new, version_id, new, done)
 

@@ -28,6 +28,10 @@ class Database:
 
     def __init__(self, engine: Engine):
         self.engine = engine
+        # SQLite's transactions always see one state.
+        self._snapshots = (
+            engine if self.is_sqlite else engine.execution_options(isolation_level="REPEATABLE READ")
+        )
 
     @classmethod
     def open(cls, url: str) -> "Database":
@@ -47,7 +51,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that sees one state of the database."""
-        with self._problems(), self.engine.connect() as connection, connection.begin():
+        with self._problems(), self._snapshots.connect() as connection, connection.begin():
             yield connection
 
     @contextlib.contextmanager
@@ -133,7 +137,8 @@ def _sqlite(url: URL) -> Engine:
     def prepare(connection: sqlite3.Connection, _record: Any) -> None:
         # The driver would begin transactions in its own way.
         connection.isolation_level = None
-        for pragma in (f"journal_mode={journal}", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+        # EXTRA: what has taken effect stays so even if the power fails, for keys are destroyed upon it.
+        for pragma in (f"journal_mode={journal}", "synchronous=EXTRA", "secure_delete=ON", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     def begin(connection: Connection) -> None:

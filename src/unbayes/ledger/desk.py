@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from unbayes.ledger.clock import Clock
 from unbayes.ledger.database import Database
+from unbayes.ledger.errors import Conflict
 from unbayes.ledger.keys import Keys
 from unbayes.ledger.store import Store
 
@@ -34,7 +35,10 @@ class Desk:
     def writing(self) -> Iterator[Store]:
         """A transaction that takes effect whole at the end of the block, or not at all."""
         with self.database.writing() as connection:
-            yield Store(connection, self.clock())
+            store = Store(connection, self.clock())
+            if store.has_moved():
+                raise Conflict("this ledger has moved to another database; open it again, or export it again")
+            yield store
 
     def shred(self) -> int:
         """Destroy the keys that are no longer needed; how many there were.

@@ -43,10 +43,9 @@ AT_ONCE = 1000
 def finish(desk: Desk) -> int:
     """Destroy keys, sign reports and close requests, as far as that is left to do; how many were closed."""
     desk.shred()
-    closed = 0
-    while signed := _issue(desk):
-        closed += signed
-    return closed + _close(desk)
+    while _issue(desk):
+        pass
+    return _close(desk)
 
 
 def _issue(desk: Desk) -> int:
@@ -57,6 +56,7 @@ def _issue(desk: Desk) -> int:
         # Read before anybody is kept from writing: the log may be long.
         leaves = [leaf_hash(body) for body in log.bodies(store.connection)]
     with desk.writing() as store:
+        # Again: somebody else may have signed them in the meantime.
         waiting = store.requests(states=[RequestState.APPLIED], limit=AT_ONCE)
         if not waiting:
             return 0
@@ -89,10 +89,12 @@ def _issued(contents: Contents, payload: bytes) -> Happening:
 def _close(desk: Desk) -> int:
     """Close requests of which nothing is left but the report; how many."""
     with desk.reading() as store:
+        if not store.requests(states=[RequestState.REPORTED], limit=1):
+            return 0
+    with desk.writing() as store:
         reported = store.requests(states=[RequestState.REPORTED])
-    done = [request for request in reported if desk.keys.is_destroyed(request.secret_id)]
-    if done:
-        with desk.writing() as store:
+        done = [request for request in reported if desk.keys.is_destroyed(request.secret_id)]
+        if done:
             store.change_many([each.id for each in done], RequestState.REPORTED, RequestState.CLOSED)
             store.note(*(Happening(EventKind.REQUEST_CLOSED, each.model, each.id) for each in done))
     return len(done)

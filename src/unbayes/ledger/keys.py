@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from unbayes._replace import replacing
+from unbayes.data.refusal import reason
 from unbayes.ledger.errors import KeyDestroyed, KeyProblem
 from unbayes.ledger.signing import SigningKey
 
@@ -43,8 +44,8 @@ class Keys:
         self.folder, self.signing = folder, signing
         self._master = AESGCM(master)
         self._naming = HKDF(SHA256(), KEY_BYTES, None, b"unbayes ledger: names").derive(master)
-        # Sheets as they were last read, by number, with what tells whether the file was replaced since.
-        self._sheets: dict[int, tuple[tuple[int, int], bytes]] = {}
+        # Sheets as they were last read, by number, with the nonce that tells whether a file is another one.
+        self._sheets: dict[int, tuple[bytes, bytes]] = {}
 
     @classmethod
     def create(cls, folder: Path) -> "Keys":
@@ -102,15 +103,14 @@ class Keys:
         for secret in secrets:
             number, place = divmod(secret, KEYS_A_SHEET)
             by_sheet.setdefault(number, []).append(place)
-        if not by_sheet:
-            return
-        with _locked(self.folder / SHEETS / ".lock"):
-            for number, places in by_sheet.items():
-                keys = bytearray(self._sheet(number))
+        for number, places in by_sheet.items():
+            with self._changing():
+                before = self._read_sheet(number) or _new_keys()
+                keys = bytearray(before)
                 for place in places:
                     keys[place * KEY_BYTES : (place + 1) * KEY_BYTES] = DESTROYED
-                with replacing(self._path(number)) as file:
-                    file.write(self._wrapped(number, bytes(keys)))
+                if keys != before:
+                    self._write_sheet(number, bytes(keys))
                 _sync_folder(self.folder / SHEETS)
 
     def _key(self, secret: int) -> bytes:
@@ -120,43 +120,57 @@ class Keys:
         return key
 
     def _sheet(self, number: int) -> bytes:
-        path = self._path(number)
-        with contextlib.suppress(FileNotFoundError):
-            return self._read_sheet(number, path)
-        self._make_sheet(number, path)
-        return self._read_sheet(number, path)
-
-    def _read_sheet(self, number: int, path: Path) -> bytes:
-        status = path.stat()
-        state = (status.st_ino, status.st_mtime_ns)
-        known = self._sheets.get(number)
-        if known is not None and known[0] == state:
-            return known[1]
-        data = path.read_bytes()
-        try:
-            keys = self._master.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], path.name.encode())
-        except InvalidTag:
-            raise KeyProblem(f"{path} was altered, or belongs to another master key") from None
-        self._sheets[number] = (state, keys)
+        """The keys of a sheet, which is made where there is none; of several writers the first one wins."""
+        if (keys := self._read_sheet(number)) is not None:
+            return keys
+        with self._changing():
+            if (keys := self._read_sheet(number)) is None:
+                keys = _new_keys()
+                self._write_sheet(number, keys)
+                _sync_folder(self.folder / SHEETS)
         return keys
 
-    def _make_sheet(self, number: int, path: Path) -> None:
-        """A new sheet; of several writers the first one wins."""
-        temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    def _read_sheet(self, number: int) -> bytes | None:
+        path = self._path(number)
         try:
-            _write(temporary, self._wrapped(number, os.urandom(KEYS_A_SHEET * KEY_BYTES)))
-            with contextlib.suppress(FileExistsError):
-                os.link(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+            with path.open("rb") as file:
+                nonce = file.read(NONCE_BYTES)
+                if (known := self._sheets.get(number)) is not None and known[0] == nonce:
+                    return known[1]
+                data = file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise KeyProblem(f"{path} cannot be read: {reason(error)}") from error
+        try:
+            keys = self._master.decrypt(nonce, data, path.name.encode())
+        except (InvalidTag, ValueError):
+            raise KeyProblem(f"{path} was altered, or belongs to another master key") from None
+        self._sheets[number] = (nonce, keys)
+        return keys
 
-    def _wrapped(self, number: int, keys: bytes) -> bytes:
-        nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._master.encrypt(nonce, keys, self._path(number).name.encode())
+    def _write_sheet(self, number: int, keys: bytes) -> None:
+        """Put a sheet in the place of the old one; what a killed writer has left there goes, too."""
+        path, nonce = self._path(number), os.urandom(NONCE_BYTES)
+        with replacing(path) as file:
+            file.write(nonce + self._master.encrypt(nonce, keys, path.name.encode()))
+        path.chmod(0o600)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One process at a time changes sheets; what the system refuses becomes a sentence."""
+        try:
+            with _locked(self.folder / SHEETS / ".lock"):
+                yield
+        except OSError as error:
+            raise KeyProblem(f"the keys in {self.folder} cannot be changed: {reason(error)}") from error
 
     def _path(self, number: int) -> Path:
         return self.folder / SHEETS / f"{number:08d}.keys"
+
+
+def _new_keys() -> bytes:
+    return os.urandom(KEYS_A_SHEET * KEY_BYTES)
 
 
 def _entry(keys: bytes, place: int) -> bytes:

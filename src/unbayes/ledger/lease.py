@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 from unbayes.ledger.clock import to_text
 from unbayes.ledger.desk import Desk
@@ -23,7 +24,8 @@ LEASE = datetime.timedelta(minutes=10)
 @contextlib.contextmanager
 def leased(desk: Desk, name: str) -> Iterator[tuple[Model, int]]:
     """The model as it is now, and the epoch under which it may be changed within the block."""
-    holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"[-100:]
+    process = os.getpid()
+    holder = f"{socket.gethostname()}:{process}:{_start(process)}:{secrets.token_hex(4)}"[-100:]
     with desk.writing() as store:
         model = store.model(name)
         if _is_dead(model.lease_holder):
@@ -43,8 +45,7 @@ def leased(desk: Desk, name: str) -> Iterator[tuple[Model, int]]:
 
 def _is_dead(holder: str | None) -> bool:
     """Whether the holder was a process of this machine that is no more."""
-    host, _, rest = (holder or "").partition(":")
-    process = rest.partition(":")[0]
+    host, process, start, *_ = f"{holder or ''}:::".split(":")
     if host != socket.gethostname() or not process.isdigit():
         return False
     try:
@@ -53,4 +54,17 @@ def _is_dead(holder: str | None) -> bool:
         return True
     except OSError:
         return False
-    return False
+    return start.isdigit() and _start(int(process)) != start
+
+
+def _start(process: int) -> str:
+    """When a process began, in ticks, so that another one of its number is told apart; "" if it has ended.
+
+    "" also where the system does not tell.
+    """
+    try:
+        # Behind the name of the program, which may hold anything: its state, and 19 fields on, its start.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

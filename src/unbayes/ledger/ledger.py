@@ -1,16 +1,18 @@
 """The ledger: models and erasure requests, from submission to a report."""
 
+import contextlib
 import datetime
 import os
 import secrets
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from unbayes.data.refusal import reason
 from unbayes.ledger import applying, bases, intake, issuing, log, suppression, upkeep
 from unbayes.ledger.applying import Applied
-from unbayes.ledger.clock import Clock, to_text, utc_now
+from unbayes.ledger.clock import Clock, utc_now
 from unbayes.ledger.database import Database
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, ModelSettings, Request, Version
@@ -58,19 +60,10 @@ class Ledger:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
             if any(place.iterdir()):
                 raise Conflict(f"{place} must be an empty folder, but there is something in it")
-            keys = Keys.create(place / KEYS)
-            url = db or f"sqlite:///{(place / DATABASE).absolute()}"
-            desk = Desk(Database.open(url), keys, clock)
-            with desk.database.writing() as connection:
-                log.begin_log(connection, to_text(clock()))
-                store, name = Store(connection, clock()), secrets.token_hex(8)
-                store.add_settings(ledger=name, origin=f"unbayes.dev/ledger/{name}")
-                store.note(Happening(EventKind.LEDGER_CREATED))
-            if db is not None:
-                upkeep.write_address(place, db)
+            with _removing(place):
+                return cls(_make(place, db, clock))
         except OSError as error:
             raise LedgerError(f"no ledger can be made in {place}: {reason(error)}") from error
-        return cls(desk)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], *, clock: Clock = utc_now) -> Self:
@@ -303,6 +296,32 @@ class Ledger:
     def doctor(self) -> list[upkeep.Finding]:
         """Look for what is wrong or needs attention."""
         return upkeep.examine(self._desk)
+
+
+def _make(place: Path, db: str | None, clock: Clock) -> Desk:
+    keys = Keys.create(place / KEYS)
+    database = Database.open(db or f"sqlite:///{(place / DATABASE).absolute()}")
+    with database.writing() as connection:
+        store, name = Store(connection, clock()), secrets.token_hex(8)
+        if store.has_settings():
+            raise Conflict("db must be an empty database, but there is a ledger in it already")
+        log.begin_log(connection, store.now)
+        store.add_settings(ledger=name, origin=f"unbayes.dev/ledger/{name}")
+        store.note(Happening(EventKind.LEDGER_CREATED))
+        if db is not None:
+            upkeep.write_address(place, db)
+    return Desk(database, keys, clock)
+
+
+@contextlib.contextmanager
+def _removing(place: Path) -> Iterator[None]:
+    """Empty a folder again where the block fails, so that it stands in nobody's way."""
+    try:
+        yield
+    except BaseException:
+        for path in place.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        raise
 
 
 def _address(place: Path) -> str:

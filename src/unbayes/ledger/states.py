@@ -47,7 +47,7 @@ FOLLOWING = {
 }
 # Those that a deadline presses.
 WAITING = (RequestState.RECEIVED, RequestState.APPROVED, RequestState.NEEDS_RETRAIN)
-# Those that have taken effect.
+# Those that have taken effect, and whose rows are gone.
 TAKEN_OUT = (RequestState.APPLIED, RequestState.REPORTED, RequestState.CLOSED)
 # Those whose people a later training has to leave out.
 TO_LEAVE_OUT = (RequestState.APPROVED, RequestState.NEEDS_RETRAIN, *TAKEN_OUT)

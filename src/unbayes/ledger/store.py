@@ -17,6 +17,8 @@ from unbayes.ledger.errors import Conflict, NotFound
 from unbayes.ledger.log import Happening
 from unbayes.ledger.states import WAITING, RequestState, require_following
 
+# The setting that a database has when its ledger was moved to another one.
+MOVED = "moved"
 # Values in one list of a query.
 LISTED = 500
 
@@ -70,6 +72,17 @@ class Store:
     def setting(self, name: str) -> str:
         """A setting of the ledger."""
         return self.run(sa.select(schema.setting.c.value).where(schema.setting.c.name == name)).scalar_one()
+
+    def has_settings(self) -> bool:
+        """Whether there is a ledger in the database."""
+        return self.run(sa.select(schema.setting.c.name).limit(1)).first() is not None
+
+    def has_moved(self) -> bool:
+        """Whether the ledger is in another database now."""
+        return (
+            self.run(sa.select(schema.setting.c.name).where(schema.setting.c.name == MOVED)).first()
+            is not None
+        )
 
     def add_settings(self, **values: str) -> None:
         """Write new settings."""

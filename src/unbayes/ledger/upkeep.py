@@ -16,6 +16,7 @@ from unbayes.ledger.desk import Desk
 from unbayes.ledger.errors import Conflict, LedgerError
 from unbayes.ledger.issuing import finish
 from unbayes.ledger.states import WAITING, RequestState
+from unbayes.ledger.store import MOVED, Store
 
 # How long what a request was about is kept after its end: California asks for 24 months.
 RETENTION = datetime.timedelta(days=730)
@@ -93,19 +94,45 @@ def examine(desk: Desk) -> list[Finding]:
 
 
 def export(desk: Desk, db: str, progress: Callable[[str], None]) -> None:
-    """Copy all tables to an empty database in one transaction, check the log there, and use that."""
-    target = Database.open(db)
+    """Copy all tables to an empty database in one transaction, check the log there, and use that.
+
+    Nobody writes here while it is copied, nor afterwards: what still has this database open is refused.
+    Whoever is killed between the two can do it again.
+    """
+    target, folder = Database.open(db), desk.keys.folder.parent
     try:
-        # Nobody writes here while it is copied.
-        with desk.database.writing() as source, target.engine.begin() as copy:
-            if copy.scalar(sa.select(sa.func.count()).select_from(schema.setting)):
-                raise Conflict("db must be an empty database, but there is a ledger in it already")
-            for table in schema.metadata.sorted_tables:
-                progress(f"{table.name}: {_copy(table, source, copy)}")
-            log.verify_log(copy, desk.keys.signing.public)
+        with desk.database.writing() as source:
+            with target.engine.begin() as copy:
+                if not _is_copied(source, copy) or _is_address(folder, db):
+                    _copy_all(source, copy, progress)
+                    log.verify_log(copy, desk.keys.signing.public)
+            if not Store(source).has_moved():
+                Store(source).add_settings(**{MOVED: to_text(desk.clock())})
     finally:
         target.close()
-    write_address(desk.keys.folder.parent, db)
+    write_address(folder, db)
+
+
+def _is_copied(source: sa.Connection, target: sa.Connection) -> bool:
+    """Whether this is where the ledger has moved, and nothing has happened there since."""
+    if not Store(source).has_moved() or not Store(target).has_settings():
+        return False
+    head = sa.select(schema.log_head.c.size, schema.log_head.c.frontier)
+    return source.execute(head).one() == target.execute(head).one()
+
+
+def _is_address(folder: Path, db: str) -> bool:
+    place = folder / ADDRESS
+    return place.exists() and place.read_text().strip() == db
+
+
+def _copy_all(source: sa.Connection, target: sa.Connection, progress: Callable[[str], None]) -> None:
+    if Store(target).has_settings():
+        raise Conflict("db must be an empty database, but there is a ledger in it already")
+    if Store(source).has_moved():
+        raise Conflict("this ledger has moved to another database before")
+    for table in schema.metadata.sorted_tables:
+        progress(f"{table.name}: {_copy(table, source, target)}")
 
 
 def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection) -> int:

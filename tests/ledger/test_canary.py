@@ -1,0 +1,107 @@
+"""Nobody's rows, identifiers or name can be found again, neither in a database nor in what is handed out."""
+
+import logging
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from ledger.holding import Training
+from ledger.postgresql import folder_of_binaries, running
+from ledger.torture import NAME, Plan
+from unbayes.ledger import Ledger, Records, RequestState, log, schema
+
+psycopg = pytest.importorskip("psycopg", reason="needs the extra postgresql")
+# Recognisable in any form in which a number may be written.
+CANARY = 1234.5678901234
+WORDS = [b"canary-", str(CANARY).encode(), b"1234.567"]
+PACKED = [np.array(CANARY, form).tobytes() for form in ("<f8", ">f8", "<f4", ">f4")]
+PLANTED = WORDS + PACKED + [each.hex().encode() for each in (b"canary-", *PACKED)]
+
+
+@pytest.fixture(scope="module")
+def server():
+    if (binaries := folder_of_binaries()) is None:
+        pytest.skip("there is no PostgreSQL here: no initdb and pg_ctl")
+    with running(binaries) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory):
+    return Training(tmp_path_factory.mktemp("trained"), Plan.draw(1, 100))
+
+
+def in_tables(url):
+    """All tables, as COPY writes them."""
+    found = b""
+    with psycopg.connect(url) as connection:
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert len(names) > 10
+        for (name,) in names:
+            with connection.cursor().copy(f'COPY "{name}" TO STDOUT') as copy:
+                found += b"".join(map(bytes, copy))
+    return found
+
+
+def in_files(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def require_nothing(*places):
+    for place in places:
+        assert not [each for each in PLANTED if each in place]
+
+
+def plant(ledger, subject, **options):
+    x, y = np.array([[CANARY, 0.5]]), np.array([CANARY])
+    records = Records.of_arrays(x, y, [f"canary-record of {subject}"])
+    return ledger.request(NAME, subject=f"canary-{subject}", rows=records, **options)
+
+
+def test_nothing_of_a_request_is_kept_in_postgresql(server, training, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "sqlalchemy.engine")
+    url = server.new_database("canary")
+    with Ledger.create(tmp_path / "ledger", db=url) as ledger:
+        ledger.register(NAME, training.file, ids="id")
+        applied = plant(ledger, "applied", missing="skip")
+        held, denied = plant(ledger, "held"), plant(ledger, "denied")
+        for request in (applied, held):
+            ledger.approve(request.id)
+        ledger.deny(denied.id, "a ground")
+        require_nothing(in_tables(url))
+        ledger.apply(NAME)
+        assert ledger.show(applied.id).state is RequestState.CLOSED
+        assert ledger.show(held.id).hold is not None
+        report = ledger.report(applied.id)
+        require_nothing(in_tables(url), in_files(tmp_path), report)
+        ledger.withdraw(held.id)
+    logged = "\n".join(record.getMessage() for record in caplog.records).encode()
+    assert b"INSERT INTO payload" in logged
+    require_nothing(in_tables(url), in_files(tmp_path), logged)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM FULL")
+        connection.execute("CHECKPOINT")
+    # Tables, the write-ahead log, and what the server says of statements.
+    require_nothing(in_files(server.folder))
+
+
+def test_words_that_are_kept_are_found_by_the_same_means(server, training, tmp_path):
+    """A reference is kept as it is, by intention: so the search finds what is there."""
+    url = server.new_database("reference")
+    with Ledger.create(tmp_path / "ledger", db=url) as ledger:
+        ledger.register(NAME, training.file, ids="id")
+        plant(ledger, "x", reference="kept-ticket")
+    assert b"kept-ticket" in in_tables(url)
+
+
+def test_a_reader_sees_one_state(server, training, tmp_path):
+    """Whoever checks the log while others write does not take the new events for forged ones."""
+    url = server.new_database("snapshot")
+    with Ledger.create(tmp_path / "ledger", db=url) as ledger:
+        ledger.register(NAME, training.file, ids="id")
+        with ledger._desk.database.reading() as connection:
+            before = connection.scalar(sa.select(schema.log_head.c.size))
+            plant(ledger, "x")
+            assert log.verify_log(connection, ledger.public_key).events == before
+        assert ledger.verify_log().events == before + 1
