@@ -21,7 +21,7 @@ ROOMS = [
     {"unlearning"},
     {"storage", "data"},
     {"ledger"},
-    {"adapters"},
+    {"adapters", "service"},
     {"cli"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(ROOMS) for name in names}
@@ -49,6 +49,11 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/pyro": {"torch", "pyro"},
     "data": {"pyarrow"},
     "cli": {"typer", "pyarrow"},
+    "adapters/mlflow": {"mlflow"},
+    "service": {
+        *("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "jinja2", "prometheus_client"),
+        *("structlog", "jwt", "httpx", "pyarrow"),
+    },
     "ledger": {"sqlalchemy", "alembic", "psycopg", "cryptography", "rfc8785", "jinja2", "pyarrow"},
 }
 # What the extra `paper` brings, and typer, which the core brings for its command line.

@@ -68,7 +68,15 @@ class ModelSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A registered model."""
+    """A registered model.
+
+    Attributes
+    ----------
+    wanted
+        When somebody asked for what waits to be applied as soon as possible; None where nobody waits for it.
+    progress
+        What is being done now, and how far it is: what, done, total; None where nobody is at work.
+    """
 
     id: int
     name: str
@@ -79,15 +87,18 @@ class Model:
     epoch: int
     lease_holder: str | None
     lease_until: str | None
+    wanted: str | None
+    progress: dict[str, Any] | None
 
     @classmethod
     def of(cls, row: Any) -> Self:
         """From a row of the table."""
         fields = dict(row._mapping)
-        columns = json.loads(fields.pop("columns"))
+        columns, progress = json.loads(fields.pop("columns")), fields.pop("progress")
         settings = ModelSettings(**json.loads(fields.pop("settings")))
         table = TableColumns(tuple(columns["inputs"]), columns["target"], columns["ids"])
-        return cls(columns=table, settings=settings, **fields)
+        work = None if progress is None else json.loads(progress)
+        return cls(columns=table, settings=settings, progress=work, **fields)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,6 +60,14 @@ class EventKind(enum.StrEnum):
     MODEL_REBASED = "model_rebased"
     # The old base and all that was kept with it cannot be read any more.
     BASE_SHREDDED = "base_shredded"
+    # Somebody may use the service from now on; the details say who, and for what.
+    TOKEN_CREATED = "token_created"
+    # A token is no longer accepted.
+    TOKEN_REVOKED = "token_revoked"
+    # Events are told to an address from now on.
+    HOOK_ADDED = "hook_added"
+    # Events are no longer told to an address.
+    HOOK_REMOVED = "hook_removed"
 
 
 @dataclasses.dataclass(frozen=True)

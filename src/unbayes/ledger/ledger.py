@@ -27,6 +27,7 @@ from unbayes.ledger.signing import PublicKey
 from unbayes.ledger.states import WAITING, RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import Suppression
+from unbayes.ledger.tokens import Tokens
 from unbayes.ledger.upkeep import ADDRESS
 
 DATABASE, KEYS = "ledger.sqlite", "keys"
@@ -92,6 +93,11 @@ class Ledger:
     def today(self) -> datetime.date:
         """Today's date, UTC."""
         return self._desk.today
+
+    @property
+    def tokens(self) -> Tokens:
+        """Who may use the service, and for what."""
+        return Tokens(self._desk)
 
     # Models
 

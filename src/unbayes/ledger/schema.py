@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 # The newest migration.
-REVISION = "0001"
+REVISION = "0002"
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -62,6 +62,10 @@ model = Table(
     Column("epoch", Integer, nullable=False, default=0),
     Column("lease_holder", String(100)),
     Column("lease_until", String(27)),
+    # When somebody asked for what waits to be applied as soon as possible.
+    Column("wanted", String(27)),
+    # JSON, while somebody is at work: what, done, total.
+    Column("progress", Text),
 )
 
 version = Table(
@@ -205,4 +209,49 @@ checkpoint = Table(
     Column("size", BigInteger, primary_key=True, autoincrement=False),
     Column("time", String(27), nullable=False),
     Column("text", Text, nullable=False),
+)
+
+# Who may use the service, and for what.
+token = Table(
+    "token",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(90), nullable=False),
+    # Keyed digest of what the bearer shows.
+    Column("digest", String(64), nullable=False, unique=True),
+    # Words between spaces.
+    Column("scopes", String(100), nullable=False),
+    Column("created", String(27), nullable=False),
+    Column("expires", String(27)),
+    Column("revoked", String(27)),
+    sqlite_autoincrement=True,
+)
+
+# Where events are told to.
+hook = Table(
+    "hook",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("url", String(2000), nullable=False),
+    # Words between spaces; empty for all.
+    Column("kinds", Text, nullable=False),
+    Column("created", String(27), nullable=False),
+    Column("secret_id", ForeignKey("secret.id"), nullable=False),
+    # By which what is sent is signed.
+    Column("blob", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# The outbox: an event that a hook is told of, written together with the event.
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("hook_id", ForeignKey("hook.id"), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("attempts", Integer, nullable=False),
+    # NULL where nothing more is tried: it was delivered, or given up.
+    Column("next_try", String(27)),
+    Column("delivered", String(27)),
+    Column("error", String(200)),
+    Index("ix_delivery_next_try", "next_try"),
 )
