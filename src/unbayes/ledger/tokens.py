@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import enum
+import hmac
 import secrets
 from collections.abc import Iterable
 from typing import Any, Self
@@ -21,6 +22,8 @@ from unbayes.ledger.store import Store
 PREFIX = "unbayes_"
 SECRET_BYTES = 32
 LONGEST_NAME = 90
+# How long a browser may show a session in the place of a token.
+SESSION_HOURS = 12
 
 
 class Scope(enum.StrEnum):
@@ -122,6 +125,25 @@ class Tokens:
     def valid(self, number: int) -> Token | None:
         """A token by its number; None where it is not valid, or not there."""
         return self._valid(schema.token.c.id == number)
+
+    def session(self, token: Token) -> str:
+        """What a browser shows in the place of a token, for some hours: no longer good than the token is."""
+        until = to_text(self._desk.clock() + datetime.timedelta(hours=SESSION_HOURS))
+        body = f"{token.id}.{until[:19].replace('-', '').replace(':', '')}.{secrets.token_urlsafe(16)}"
+        return f"{body}.{self._desk.keys.digest('session', body)}"
+
+    def of_session(self, text: str) -> Token | None:
+        """The token of a session; None where the session is over or none, or its token is not valid."""
+        body, _, shown = text.rpartition(".")
+        if not hmac.compare_digest(self._desk.keys.digest("session", body).encode(), shown.encode()):
+            return None
+        number, until, _ = body.split(".")
+        now = to_text(self._desk.clock())[:19].replace("-", "").replace(":", "")
+        return self.valid(int(number)) if now < until else None
+
+    def form_key(self, session: str) -> str:
+        """What the forms of a session's pages have in them, and nobody else can tell."""
+        return self._desk.keys.digest("forms of a session", session)
 
     def all(self) -> list[Token]:
         """All of them, the first first."""
