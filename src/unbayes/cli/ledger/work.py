@@ -63,12 +63,14 @@ def worker(
     0 it was stopped; with --once: a round was done
     2 there is no ledger; with --once: something was refused
     """
+    from unbayes.service.leash import end_with_parent
 
     def tell(applied: "Applied") -> None:
         for line in [json.dumps(dataclasses.asdict(applied))] if as_json else _lines(applied):
             typer.echo(line if as_json else printable(line))
 
     failures = 0
+    end_with_parent()
     with answering(), _signals() as is_stopped:
         while not is_stopped():
             is_fine = _round(folder, is_stopped, tell)
