@@ -6,6 +6,7 @@ from .entities import Version as Version
 from .errors import BadSignature as BadSignature
 from .errors import Conflict as Conflict
 from .errors import DatabaseProblem as DatabaseProblem
+from .errors import Forbidden as Forbidden
 from .errors import KeyDestroyed as KeyDestroyed
 from .errors import KeyProblem as KeyProblem
 from .errors import LedgerError as LedgerError

@@ -103,6 +103,9 @@ def apply(desk: Desk, name: str, progress: Any = None) -> Applied:
     with leased(desk, name) as (model, epoch):
         work = _read(desk, model)
         if not work.waiting and not work.unreadable:
+            if model.wanted is not None:
+                with desk.writing() as store:
+                    store.wish_granted(model)
             return Applied(name, model.head)
         outcome, total = _solve(work, progress)
         applied = _write(desk, work, epoch, outcome, total)
@@ -266,6 +269,7 @@ def _write(desk: Desk, work: Work, epoch: int, outcome: Outcome, total: bytes | 
         else:
             version_id = store.version(model, model.head).id
         store.move_head(model, epoch, number)
+        store.wish_granted(model)
         requests = [share.request for share in outcome.shares]
         _write_requests(store, work, version_id, number, outcome.shares)
     records = sum(len(share.digests) for share in outcome.shares)

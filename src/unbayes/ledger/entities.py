@@ -32,6 +32,8 @@ class ModelSettings:
         Days from the making of a base after which it should be replaced by one that was trained anew.
     seed
         Of whatever is random in unlearning.
+    four_eyes
+        Whether a request is decided on by somebody else than who submitted it.
     """
 
     tolerance: float = 0.01
@@ -40,6 +42,7 @@ class ModelSettings:
     rule: str = "gdpr"
     rebase_days: int = 365
     seed: int = 0
+    four_eyes: bool = False
 
     def __post_init__(self):
         if self.accept not in ACCEPTED:

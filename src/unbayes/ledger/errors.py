@@ -13,6 +13,10 @@ class Conflict(LedgerError):
     """What is asked for contradicts what is already there, or its state does not allow it."""
 
 
+class Forbidden(LedgerError):
+    """Somebody may not do this, though somebody else may."""
+
+
 class NoLedger(LedgerError):
     """There is no ledger at that place; `unbayes init` makes one."""
 

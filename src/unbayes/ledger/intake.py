@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, Request
-from unbayes.ledger.errors import Conflict, LedgerError
+from unbayes.ledger.errors import Conflict, Forbidden, LedgerError
 from unbayes.ledger.events import EventKind
 from unbayes.ledger.log import Happening
 from unbayes.ledger.records import Records
 from unbayes.ledger.states import RequestState
 from unbayes.ledger.store import Store
 
-LONGEST_WORDS = {"client": 100, "idempotency_key": 200, "reference": 200}
+LONGEST_NAME = 100
+LONGEST_WORDS = {"client": LONGEST_NAME, "idempotency_key": 200, "reference": 200}
 MISSING = ("refuse", "skip")
 
 
@@ -72,40 +73,44 @@ def submit(desk: Desk, model_name: str, submissions: Sequence[Submission]) -> li
         return [numbers[i] if number is None else number for i, number in enumerate(known)]
 
 
-def approve(desk: Desk, number: int, missing: str | None = None) -> None:
+def approve(desk: Desk, number: int, missing: str | None = None, by: str | None = None) -> None:
     """Let a request be carried out; releases one that is on hold."""
     if missing not in (None, *MISSING):
         raise LedgerError(f"missing must be refuse or skip, got {missing!r}")
     with desk.writing() as store:
         request = store.request(number)
+        details = _decided(store, request, by)
         fields = {} if missing is None else {"missing": missing}
         if request.state is RequestState.APPROVED and request.hold is not None:
             store.update(request, hold=None, **fields)
-            store.note(Happening(EventKind.REQUEST_RELEASED, request.model, number))
+            store.note(Happening(EventKind.REQUEST_RELEASED, request.model, number, details=details))
             return
         if request.state is RequestState.NEEDS_RETRAIN:
             raise Conflict(f"request {number} waits for a model that was trained anew: rebase or refine")
         store.change(request, RequestState.APPROVED, **fields)
-        store.note(Happening(EventKind.REQUEST_APPROVED, request.model, number))
+        store.note(Happening(EventKind.REQUEST_APPROVED, request.model, number, details=details))
 
 
-def deny(desk: Desk, number: int, ground: str) -> None:
+def deny(desk: Desk, number: int, ground: str, by: str | None = None) -> None:
     """Refuse a request, on a ground; its rows and their key are destroyed."""
     if not ground.strip():
         raise LedgerError("ground must say why the request is denied, but is empty")
     with desk.writing() as store:
-        _end(store, store.request(number), RequestState.DENIED, EventKind.REQUEST_DENIED, {"ground": ground})
+        request = store.request(number)
+        details = {"ground": ground, **(_decided(store, request, by) or {})}
+        _end(store, request, RequestState.DENIED, EventKind.REQUEST_DENIED, details)
     desk.shred()
 
 
-def withdraw(desk: Desk, number: int) -> None:
+def withdraw(desk: Desk, number: int, by: str | None = None) -> None:
     """Take a request back; its rows and their key are destroyed."""
     with desk.writing() as store:
-        _end(store, store.request(number), RequestState.WITHDRAWN, EventKind.REQUEST_WITHDRAWN, None)
+        request, details = store.request(number), _named(by)
+        _end(store, request, RequestState.WITHDRAWN, EventKind.REQUEST_WITHDRAWN, details)
     desk.shred()
 
 
-def extend(desk: Desk, number: int, days: int, reason: str) -> datetime.date:
+def extend(desk: Desk, number: int, days: int, reason: str, by: str | None = None) -> datetime.date:
     """Put the due date of a request off, once, with a reason, as far as the model's rule allows."""
     if not reason.strip():
         raise LedgerError("reason must say why more time is needed, but is empty")
@@ -113,21 +118,45 @@ def extend(desk: Desk, number: int, days: int, reason: str) -> datetime.date:
         raise LedgerError(f"days must be at least 1, got {days}")
     with desk.writing() as store:
         request = store.request(number)
+        decided = _decided(store, request, by)
         if request.days_left(desk.today) is None:
             raise Conflict(f"request {number} is {request.state}; there is nothing left to do in more time")
         if request.is_extended:
             raise Conflict(f"request {number} has been extended before, to {request.due}")
         rule = store.model(request.model).settings.deadline_rule
-        due, latest = request.due_date + datetime.timedelta(days=days), rule.latest(request.received_date)
-        if due > latest:
+        latest = rule.latest(request.received_date)
+        if days > (longest := (latest - request.due_date).days):
             raise LedgerError(
-                f"days must be at most {(latest - request.due_date).days}: by the rule {rule.name}, request "
-                f"{number} has to be answered by {latest}"
+                f"days must be at most {longest}: by the rule {rule.name}, request {number} has to be "
+                f"answered by {latest}"
             )
+        due = request.due_date + datetime.timedelta(days=days)
         store.update(request, due=due.isoformat())
-        details = {"reason": reason, "due": due.isoformat()}
+        details = {"reason": reason, "due": due.isoformat(), **(decided or {})}
         store.note(Happening(EventKind.REQUEST_EXTENDED, request.model, number, details=details))
     return due
+
+
+def _decided(store: Store, request: Request, by: str | None) -> dict[str, str] | None:
+    """Who decides, for the log; refused where four eyes are asked for and these are not two people."""
+    details = _named(by)
+    if store.model(request.model).settings.four_eyes:
+        if by is None:
+            raise Forbidden(f"by must say who decides: {request.model} is decided on by four eyes")
+        if by.strip().casefold() == request.client.strip().casefold():
+            raise Forbidden(
+                f"request {request.id} must be decided on by somebody else than who submitted it: "
+                f"{request.model} is decided on by four eyes"
+            )
+    return details
+
+
+def _named(by: str | None) -> dict[str, str] | None:
+    if by is None:
+        return None
+    if not by.strip() or len(by) > LONGEST_NAME or not by.isprintable():
+        raise LedgerError(f"by must have 1 to {LONGEST_NAME} printable characters")
+    return {"by": by}
 
 
 def _end(store: Store, request: Request, state: RequestState, kind: EventKind, details: dict | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unbayes.data.refusal import reason
-from unbayes.ledger import applying, bases, intake, issuing, log, suppression, upkeep
+from unbayes.ledger import applying, bases, figures, intake, issuing, log, suppression, upkeep
 from unbayes.ledger.applying import Applied
 from unbayes.ledger.clock import Clock, utc_now
 from unbayes.ledger.database import Database
@@ -18,10 +18,12 @@ from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, ModelSettings, Request, Version
 from unbayes.ledger.errors import Conflict, LedgerError, NoLedger, NotFound
 from unbayes.ledger.events import EventKind
+from unbayes.ledger.figures import Statistics
 from unbayes.ledger.intake import Submission
 from unbayes.ledger.keys import Keys
 from unbayes.ledger.log import Happening, LogState
 from unbayes.ledger.policy import read_policy
+from unbayes.ledger.reading_log import Log
 from unbayes.ledger.records import Records
 from unbayes.ledger.signing import PublicKey
 from unbayes.ledger.states import WAITING, RequestState
@@ -41,7 +43,7 @@ class Ledger:
     """
 
     def __init__(self, desk: Desk):
-        self._desk = desk
+        self._desk, self._log = desk, Log(desk)
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str], *, db: str | None = None, clock: Clock = utc_now) -> Self:
@@ -99,6 +101,11 @@ class Ledger:
         """Who may use the service, and for what."""
         return Tokens(self._desk)
 
+    @property
+    def log(self) -> Log:
+        """What has happened, as others read and check it."""
+        return self._log
+
     # Models
 
     def register(
@@ -154,6 +161,10 @@ class Ledger:
         """Write the current version to a file: belief and model, never the base's memory."""
         return bases.serve_model(self._desk, name, Path(out))
 
+    def current_file(self, name: str) -> tuple[Version, bytes]:
+        """The current version, and what `serve_model` would write."""
+        return bases.current_file(self._desk, name)
+
     def rebase(self, name: str, file: str | os.PathLike[str]) -> Version:
         """Start afresh from a model that was trained anew without `suppressed`; destroy the old base."""
         version = bases.rebase(self._desk, name, Path(file))
@@ -206,6 +217,7 @@ class Ledger:
         states: Sequence[RequestState] | None = None,
         overdue: bool = False,
         subject: str | None = None,
+        client: str | None = None,
         limit: int | None = 100,
         after: int | None = None,
     ) -> list[Request]:
@@ -217,6 +229,7 @@ class Ledger:
                 states=states,
                 overdue_on=self.today if overdue else None,
                 subject=person,
+                client=client,
                 after=after,
                 limit=limit,
             )
@@ -226,24 +239,33 @@ class Ledger:
         with self._desk.reading() as store:
             return store.number_by_state()
 
-    def approve(self, number: int, *, missing: str | None = None) -> Request:
-        """Let a request be carried out, or release it; `missing` "skip" leaves unknown records out."""
-        intake.approve(self._desk, number, missing)
+    def statistics(
+        self, since: datetime.date | None = None, until: datetime.date | None = None
+    ) -> Statistics:
+        """How many requests were received from one day to another, and how long their answers took."""
+        return figures.figures(self._desk, since, until)
+
+    def approve(self, number: int, *, missing: str | None = None, by: str | None = None) -> Request:
+        """Let a request be carried out, or release it; `missing` "skip" leaves unknown records out.
+
+        Here and below, `by` says who decides; the log commits to it.
+        """
+        intake.approve(self._desk, number, missing, by)
         return self.show(number)
 
-    def deny(self, number: int, ground: str) -> Request:
+    def deny(self, number: int, ground: str, *, by: str | None = None) -> Request:
         """Refuse a request, on a ground."""
-        intake.deny(self._desk, number, ground)
+        intake.deny(self._desk, number, ground, by)
         return self.show(number)
 
-    def withdraw(self, number: int) -> Request:
+    def withdraw(self, number: int, *, by: str | None = None) -> Request:
         """Take a request back for whoever asked."""
-        intake.withdraw(self._desk, number)
+        intake.withdraw(self._desk, number, by)
         return self.show(number)
 
-    def extend(self, number: int, *, days: int, reason: str) -> Request:
+    def extend(self, number: int, *, days: int, reason: str, by: str | None = None) -> Request:
         """Put the due date off, once, with a reason."""
-        intake.extend(self._desk, number, days, reason)
+        intake.extend(self._desk, number, days, reason, by)
         return self.show(number)
 
     # Work
@@ -254,10 +276,19 @@ class Ledger:
             return Applied(model, self.current(model).number)
         return applying.apply(self._desk, model, progress)
 
+    def want(self, model: str) -> str:
+        """Ask for what waits to be applied as soon as possible, by whoever does that; when it was asked."""
+        with self._desk.writing() as store:
+            store.want(store.model(model))
+            return store.now
+
     def is_time(self, model: str, when: str | None = None) -> bool:
-        """Whether what waits should be applied now, by a policy; None for the model's own."""
+        """Whether to apply what waits now: it is wanted, or by a policy; None for the model's own."""
         with self._desk.reading() as store:
-            policy = store.model(model).settings.policy if when is None else read_policy(when)
+            found = store.model(model)
+            policy = found.settings.policy if when is None else read_policy(when)
+            if found.wanted is not None:
+                return True
             waiting = store.requests(model=model, states=[RequestState.APPROVED], by_due=True)
         free = [request for request in waiting if request.hold is None]
         return policy.is_time(len(free), free[0].due_date if free else None, self.today)
@@ -278,9 +309,7 @@ class Ledger:
 
     def checkpoint(self) -> str:
         """A signed statement of the log as it is now."""
-        with self._desk.writing() as store:
-            origin = store.setting("origin")
-            return log.sign_checkpoint(store.connection, origin, store.now, self._desk.keys.signing)
+        return self._log.sign().text
 
     def verify_log(self) -> LogState:
         """Read the whole log, and refuse it where something in it was changed."""

@@ -83,7 +83,7 @@ class Frontier:
 
 
 class Tree:
-    """All hashes of a log, computed once, to answer for many entries.
+    """All hashes of a log, each computed once, to answer for many entries and for any size it once had.
 
     Parameters
     ----------
@@ -91,13 +91,24 @@ class Tree:
         Hashes of the entries, in order.
     """
 
-    # Level k holds the roots of all 2^k entries in a row; the last one may have fewer.
+    # Level k holds the roots of all perfect subtrees of 2^k entries, from left to right.
     _levels: list[list[bytes]]
 
-    def __init__(self, leaf_hashes: Iterable[bytes]):
-        self._levels = [list(leaf_hashes)]
-        while len(self._levels[-1]) > 1:
-            self._levels.append(_level_above(self._levels[-1]))
+    def __init__(self, leaf_hashes: Iterable[bytes] = ()):
+        self._levels = [[]]
+        self.extend(leaf_hashes)
+
+    def extend(self, leaf_hashes: Iterable[bytes]) -> None:
+        """More entries at the end of the log."""
+        self._levels[0].extend(leaf_hashes)
+        height, sha256 = 0, hashlib.sha256
+        while len(level := self._levels[height]) > 1:
+            height += 1
+            if height == len(self._levels):
+                self._levels.append([])
+            above = self._levels[height]
+            pairs = zip(level[2 * len(above) :: 2], level[2 * len(above) + 1 :: 2], strict=False)
+            above += [sha256(b"\x01" + a + b).digest() for a, b in pairs]
 
     @property
     def size(self) -> int:
@@ -107,33 +118,50 @@ class Tree:
     @property
     def root(self) -> bytes:
         """Hash of the whole log."""
-        return self._levels[-1][0] if self.size else EMPTY_ROOT
+        return self._hash_of(0, self.size)
 
     def root_at(self, size: int) -> bytes:
         """Hash of the log when it had only that many entries."""
-        self._require_size(size)
-        hashes, start = [], 0
-        for height in reversed(range(size.bit_length())):
-            if size >> height & 1:
-                hashes.append(self._levels[height][start >> height])
-                start += 1 << height
-        return _join(hashes)
+        return self._hash_of(0, self._known(size))
 
-    def inclusion_proof(self, index: int) -> list[bytes]:
-        """Hashes that lead from an entry to the root (RFC 9162, 2.1.3.1), the entry's neighbour first."""
-        if not 0 <= index < self.size:
-            raise IndexError(f"index is {index}, in a log of {self.size} entries")
-        proof = []
-        for level in self._levels[:-1]:
-            if index ^ 1 < len(level):
-                proof.append(level[index ^ 1])
-            index >>= 1
-        return proof
+    def leaf(self, index: int) -> bytes:
+        """Hash of an entry."""
+        return self._levels[0][index]
 
-    def consistency_proof(self, old_size: int) -> list[bytes]:
-        """Hashes that show that the log of an older size is the beginning of this one (RFC 9162, 2.1.4.1)."""
-        self._require_size(old_size)
-        proof, start, stop, is_whole = [], 0, self.size, True
+    def inclusion_proof(self, index: int, size: int | None = None) -> list[bytes]:
+        """Hashes that lead from an entry to the root (RFC 9162, 2.1.3.1), the entry's neighbour first.
+
+        Parameters
+        ----------
+        index
+            Where the entry stands.
+        size
+            Of the log whose root it is; all of it unless given.
+        """
+        start, stop, proof = 0, self._known(size), []
+        if not 0 <= index < stop:
+            raise IndexError(f"index is {index}, in a log of {stop} entries")
+        while stop - start > 1:
+            middle = start + _split(stop - start)
+            if index < middle:
+                proof.append(self._hash_of(middle, stop))
+                stop = middle
+            else:
+                proof.append(self._hash_of(start, middle))
+                start = middle
+        return proof[::-1]
+
+    def consistency_proof(self, old_size: int, size: int | None = None) -> list[bytes]:
+        """Hashes that show that the log of an older size is the beginning of a later one (RFC 9162, 2.1.4.1).
+
+        Parameters
+        ----------
+        old_size, size
+            Of the older log and of the later one, which is all of it unless given.
+        """
+        start, stop, proof, is_whole = 0, self._known(size), [], True
+        if not 0 <= old_size <= stop:
+            raise IndexError(f"size is {old_size}, of a log that has {stop} entries")
         if not old_size:
             return proof
         # Down to the subtree that ends where the old log ended; what is passed on the way is the proof.
@@ -151,12 +179,17 @@ class Tree:
 
     def _hash_of(self, start: int, stop: int) -> bytes:
         """Hash of a subtree; these begin at multiples of their size, rounded up to a power of two."""
-        height = (stop - start - 1).bit_length()
-        return self._levels[height][start >> height]
+        hashes, left = [], stop - start
+        for height in reversed(range(left.bit_length())):
+            if left >> height & 1:
+                hashes.append(self._levels[height][start >> height])
+                start += 1 << height
+        return _join(hashes)
 
-    def _require_size(self, size: int) -> None:
-        if not 0 <= size <= self.size:
+    def _known(self, size: int | None) -> int:
+        if size is not None and not 0 <= size <= self.size:
             raise IndexError(f"size is {size}, of a log that has {self.size} entries")
+        return self.size if size is None else size
 
 
 def root_of(leaf_hashes: Iterable[bytes]) -> bytes:

@@ -54,7 +54,7 @@ model = Table(
     Column("registered", String(27), nullable=False),
     # JSON: inputs, target and ids, as columns of a table are called.
     Column("columns", Text, nullable=False),
-    # JSON: tolerance, accept, policy, rule, rebase_days, seed.
+    # JSON: what `ModelSettings` has; what a row of an earlier version lacks is as by default.
     Column("settings", Text, nullable=False),
     # Number of the version that production should load.
     Column("head", Integer, nullable=False),
@@ -126,6 +126,7 @@ request = Table(
     Index("ix_request_state_id", "state", "id"),
     Index("ix_request_model_id_state_id", "model_id", "state", "id"),
     Index("ix_request_subject", "subject"),
+    Index("ix_request_client_id", "client", "id"),
     sqlite_autoincrement=True,
 )
 

@@ -156,6 +156,16 @@ class Store:
         if self.run(same.values(head=to)).rowcount != 1:
             raise Conflict(f"somebody else has changed {model.name} in the meantime; nothing was written")
 
+    def want(self, model: Model) -> None:
+        """Note that somebody waits for what waits to be applied."""
+        self.run(schema.model.update().where(schema.model.c.id == model.id).values(wanted=self.now))
+
+    def wish_granted(self, model: Model) -> None:
+        """Nobody waits any more, unless somebody has asked since the model was read."""
+        table = schema.model
+        same = table.update().where(table.c.id == model.id, table.c.wanted == model.wanted)
+        self.run(same.values(wanted=None))
+
     # Versions
 
     def version(self, model: Model, number: int) -> Version:
@@ -221,6 +231,7 @@ class Store:
         states: Sequence[RequestState] | None = None,
         overdue_on: datetime.date | None = None,
         subject: str | None = None,
+        client: str | None = None,
         after: int | None = None,
         limit: int | None = None,
         by_due: bool = False,
@@ -234,6 +245,8 @@ class Store:
             conditions.append(table.c.model_id == self.model(model).id)
         if subject is not None:
             conditions.append(table.c.subject == subject)
+        if client is not None:
+            conditions.append(table.c.client == client)
         if after is not None:
             conditions.append(table.c.id < after)
         order = (table.c.due, table.c.id) if by_due else (table.c.id.desc(),)

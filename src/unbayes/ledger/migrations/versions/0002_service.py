@@ -48,3 +48,4 @@ def upgrade() -> None:
     op.create_index("ix_delivery_next_try", "delivery", ["next_try"], unique=False)
     op.add_column("model", sa.Column("wanted", sa.String(length=27), nullable=True))
     op.add_column("model", sa.Column("progress", sa.Text(), nullable=True))
+    op.create_index("ix_request_client_id", "request", ["client", "id"], unique=False)
