@@ -220,8 +220,9 @@ class Ledger:
         client: str | None = None,
         limit: int | None = 100,
         after: int | None = None,
+        by_due: bool = False,
     ) -> list[Request]:
-        """Requests, the newest first; `after` continues a listing below that number."""
+        """Requests, the newest or the most urgent first; `after` continues a listing below that number."""
         person = None if subject is None else self._desk.keys.digest("subject", subject)
         with self._desk.reading() as store:
             return store.requests(
@@ -232,6 +233,7 @@ class Ledger:
                 client=client,
                 after=after,
                 limit=limit,
+                by_due=by_due,
             )
 
     def number_by_state(self) -> dict[RequestState, int]:
