@@ -57,8 +57,8 @@ class Submission:
                 raise LedgerError(f"{name} must have at most {longest} characters")
 
 
-def submit(desk: Desk, model_name: str, submissions: Sequence[Submission]) -> list[int]:
-    """Take requests in, all or none; their numbers. Those submitted before keep theirs."""
+def submit(desk: Desk, model_name: str, submissions: Sequence[Submission]) -> list[tuple[int, bool]]:
+    """Take requests in, all or none; number, and whether it is new. Those submitted before keep theirs."""
     if not submissions:
         raise LedgerError("there must be at least one request, got none")
     with desk.writing() as store:
@@ -70,7 +70,7 @@ def submit(desk: Desk, model_name: str, submissions: Sequence[Submission]) -> li
             raise Conflict(f"idempotency_key must be used once, but {twice!r} is there more than once")
         added = _add(desk, store, model, [submissions[i] for i in new], [contents[i] for i in new])
         numbers = dict(zip(new, added, strict=True))
-        return [numbers[i] if number is None else number for i, number in enumerate(known)]
+        return [(numbers[i], True) if number is None else (number, False) for i, number in enumerate(known)]
 
 
 def approve(desk: Desk, number: int, missing: str | None = None, by: str | None = None) -> None:

@@ -203,6 +203,10 @@ class Ledger:
 
     def request_many(self, model: str, submissions: Sequence[Submission]) -> list[int]:
         """Take in many requests in one transaction, all or none; their numbers."""
+        return [number for number, _ in self.take_in(model, submissions)]
+
+    def take_in(self, model: str, submissions: Sequence[Submission]) -> list[tuple[int, bool]]:
+        """The same, with whether each was new, or known by its idempotency key."""
         return intake.submit(self._desk, model, submissions)
 
     def show(self, number: int) -> Request:
@@ -321,6 +325,12 @@ class Ledger:
     def overdue(self) -> int:
         """How many requests are overdue."""
         return len(self.requests(states=WAITING, overdue=True, limit=None))
+
+    def next_due(self) -> datetime.date | None:
+        """The day on which the most urgent request is due; None where none waits."""
+        with self._desk.reading() as store:
+            found = store.requests(states=WAITING, by_due=True, limit=1)
+        return found[0].due_date if found else None
 
     def export(self, db: str, *, progress: Callable[[str], None] = lambda _: None) -> None:
         """Copy the whole ledger to an empty database, which the folder uses from then on."""
