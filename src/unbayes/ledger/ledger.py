@@ -240,10 +240,10 @@ class Ledger:
                 by_due=by_due,
             )
 
-    def number_by_state(self) -> dict[RequestState, int]:
+    def number_by_state(self, model: str | None = None) -> dict[RequestState, int]:
         """How many requests there are in each state."""
         with self._desk.reading() as store:
-            return store.number_by_state()
+            return store.number_by_state(None if model is None else store.model(model))
 
     def statistics(
         self, since: datetime.date | None = None, until: datetime.date | None = None
