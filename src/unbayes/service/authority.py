@@ -1,17 +1,23 @@
 """Who calls, and what they may do."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
+from typing import Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from unbayes.ledger import Ledger
-from unbayes.ledger.tokens import Scope
+from unbayes.ledger.tokens import PREFIX, Scope
+from unbayes.service.oidc import Identities, Refusal
 from unbayes.service.problems import Problem
+from unbayes.service.settings import ServiceSettings
 
 _SCHEME = HTTPBearer(auto_error=False, description="A token that `unbayes token create` made.")
+INVALID = "the token is not valid: it is unknown, has expired, or was revoked"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,26 +40,58 @@ class Caller:
         return not self.scopes.isdisjoint(scopes)
 
 
-def ledger_of(request: Request) -> Ledger:
+class GuardedRoute(APIRoute):
+    """A route that looks at who calls before it reads what they send."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Identify the caller, in a thread, where the route `needs` one."""
+        handler = super().get_route_handler()
+        if (scopes := scopes_of(self)) is None:
+            return handler
+
+        async def guarded(request: Request) -> Response:
+            try:
+                caller = await run_in_threadpool(identify, request)
+            except Problem:
+                _remember(request, None)
+                raise
+            _remember(request, caller.name)
+            request.state.caller = caller
+            require(caller, *scopes)
+            return await handler(request)
+
+        return guarded
+
+
+async def ledger_of(request: Request) -> Ledger:
     """The ledger that the application serves."""
     return request.app.state.ledger
 
 
-def needs(*scopes: Scope) -> Callable[..., Caller]:
-    """A dependency: the caller, who has one of these scopes."""
+async def settings_of(request: Request) -> ServiceSettings:
+    """What the operator chose."""
+    return request.app.state.settings
 
-    def caller(request: Request, _: object = Depends(_SCHEME)) -> Caller:
-        found = identify(request)
-        require(found, *scopes)
-        return found
+
+def needs(*scopes: Scope) -> Callable[..., Any]:
+    """A dependency: the caller, who has one of these scopes; any valid token where none is named."""
+
+    async def caller(request: Request, _: object = Depends(_SCHEME)) -> Caller:
+        return request.state.caller
 
     caller.scopes = scopes  # pyright: ignore[reportFunctionMemberAccess]
     return caller
 
 
+def scopes_of(route: APIRoute) -> tuple[Scope, ...] | None:
+    """The scopes of which a route needs one; None where it needs no token."""
+    calls = [getattr(each.call, "scopes", None) for each in route.dependant.dependencies]
+    return next((scopes for scopes in calls if scopes is not None), None)
+
+
 def require(caller: Caller, *scopes: Scope) -> None:
     """Refuse a caller who has none of these scopes."""
-    if not caller.may(*scopes):
+    if scopes and not caller.may(*scopes):
         wanted = " or ".join(scopes)
         raise Problem(HTTPStatus.FORBIDDEN, f"this needs a token with the scope {wanted}")
 
@@ -61,12 +99,27 @@ def require(caller: Caller, *scopes: Scope) -> None:
 def identify(request: Request) -> Caller:
     """The caller by their bearer token."""
     kind, _, shown = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not shown.strip():
+    shown = shown.strip()
+    if kind.lower() != "bearer" or not shown:
         raise _unknown("this needs a bearer token; unbayes token create makes one")
-    token = ledger_of(request).tokens.find(shown.strip())
-    if token is None:
-        raise _unknown("the token is not valid: it is unknown, has expired, or was revoked")
-    return Caller(token.name, token.scopes)
+    if shown.startswith(PREFIX):
+        token = request.app.state.ledger.tokens.find(shown)
+        if token is None:
+            raise _unknown(INVALID)
+        return Caller(token.name, token.scopes)
+    identities: Identities | None = request.app.state.identities
+    if identities is None:
+        raise _unknown(INVALID)
+    try:
+        return Caller(*identities.find(shown))
+    except Refusal as refusal:
+        raise _unknown(str(refusal)) from refusal
+
+
+def _remember(request: Request, name: str | None) -> None:
+    limit = getattr(request.state, "rate_limit", None)
+    if limit is not None:
+        limit.remember(request.scope, name)
 
 
 def _unknown(sentence: str) -> Problem:

@@ -20,6 +20,7 @@ UNFORESEEN = "something went wrong that was not foreseen; nothing was written"
 # The first that fits; what else the ledger refuses is bad input.
 STATUS: dict[type[Exception], HTTPStatus] = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
+    errors.Forbidden: HTTPStatus.FORBIDDEN,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.Locked: HTTPStatus.CONFLICT,
     errors.DatabaseProblem: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -5,6 +5,7 @@ from fastapi import APIRouter
 
 def routers() -> list[APIRouter]:
     """All of them."""
-    from unbayes.service.api import health
+    from unbayes.service.api import health, log, models, requests, statistics, submitting, tokens
 
-    return [health.router]
+    kinds = (health, models, submitting, requests, log, statistics, tokens)
+    return [kind.router for kind in kinds]

@@ -1,0 +1,49 @@
+"""The records of a person, from the operator's own table."""
+
+from http import HTTPStatus
+
+from unbayes.data.columns import require_found
+from unbayes.data.rows import PARQUET_SUFFIXES
+from unbayes.ledger import Records
+from unbayes.ledger.records import TableColumns
+from unbayes.service.problems import Problem
+from unbayes.service.settings import Source
+from unbayes.service.table_reader import ArrowRows
+
+
+def records_of(source: Source, columns: TableColumns, subject: str) -> Records:
+    """The records of a person; of a Parquet file, only the parts that may have some are read."""
+    read = _parquet if source.path.suffix.lower() in PARQUET_SUFFIXES else _csv
+    found = read(source, columns, subject)
+    if found is None:
+        raise Problem(HTTPStatus.NOT_FOUND, "the data source has no records of this person")
+    return found
+
+
+def _csv(source: Source, columns: TableColumns, subject: str) -> Records | None:
+    people = Records.by_subject(source.path, columns, source.subject)
+    return next((records for person, records in people if person == subject), None)
+
+
+def _parquet(source: Source, columns: TableColumns, subject: str) -> Records | None:
+    import pyarrow
+    from pyarrow import compute, dataset, types
+
+    data = dataset.dataset(source.path, format="parquet")
+    require_found([*columns.numbers, columns.ids, source.subject], data.schema.names, "the data source")
+    kind, person = data.schema.field(source.subject).type, compute.field(source.subject)
+    if types.is_integer(kind):
+        # Compared as a number, so that parts of the file can be passed over.
+        if not subject.isdecimal() or str(int(subject)) != subject:
+            return None
+        try:
+            is_theirs = person == pyarrow.scalar(int(subject), kind)
+        except (pyarrow.ArrowInvalid, OverflowError):
+            return None
+    else:
+        is_theirs = person == subject
+    table = data.to_table(columns=[*columns.numbers, columns.ids], filter=is_theirs)
+    if not table.num_rows:
+        return None
+    rows = ArrowRows(table)
+    return Records(tuple(rows.words(columns.ids)), rows.numbers(columns.numbers))
