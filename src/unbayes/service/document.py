@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from unbayes.service.api.forms import Problem
+from unbayes.service.api.replies import Problem
 from unbayes.service.problems import MEDIA_TYPE
 
 SCHEMA = "Problem"

@@ -66,7 +66,7 @@ def status_of(error: Exception) -> HTTPStatus:
 
 
 def _refused(_: Request, error: Exception) -> Response:
-    return problem(status_of(error), str(error))
+    return problem(status_of(error), str(error), kind=type(error).__name__)
 
 
 def _invalid(_: Request, error: Exception) -> Response:

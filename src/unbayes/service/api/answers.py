@@ -7,12 +7,7 @@ from typing import Any
 from unbayes.ledger import Request, Version
 from unbayes.ledger.events import Event
 from unbayes.ledger.tokens import Token
-from unbayes.service.api.forms import (
-    EventAnswer,
-    RequestAnswer,
-    TokenAnswer,
-    VersionAnswer,
-)
+from unbayes.service.api.replies import EventAnswer, RequestAnswer, TokenAnswer, VersionAnswer
 
 _OWN = ("id", "model_id", "secret_id")
 

@@ -9,7 +9,7 @@ from unbayes._version import __version__
 from unbayes.ledger import Ledger
 from unbayes.ledger.tokens import Scope
 from unbayes.service import metrics as numbers
-from unbayes.service.api.forms import HealthAnswer, VersionOfService
+from unbayes.service.api.replies import HealthAnswer, VersionOfService
 from unbayes.service.authority import GuardedRoute, ledger_of, needs
 
 router = APIRouter(tags=["service"], route_class=GuardedRoute)
@@ -36,7 +36,7 @@ async def version() -> VersionOfService:
 
 @router.get("/openapi.json", dependencies=[Depends(needs())], response_class=JSONResponse)
 async def document(request: Request) -> dict:
-    """This document."""
+    """The OpenAPI document."""
     return request.app.openapi()
 
 

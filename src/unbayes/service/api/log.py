@@ -9,9 +9,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from unbayes.ledger import Ledger
 from unbayes.ledger.tokens import Scope
 from unbayes.service.api.answers import of_event
-from unbayes.service.api.forms import (
-    LARGEST_EVENT,
-    MOST_LISTED,
+from unbayes.service.api.forms import LARGEST_EVENT, MOST_LISTED
+from unbayes.service.api.replies import (
     CheckpointAnswer,
     CheckpointsAnswer,
     ConsistencyAnswer,

@@ -10,7 +10,7 @@ from unbayes.ledger import Ledger, Model
 from unbayes.ledger.states import WAITING
 from unbayes.ledger.tokens import Scope
 from unbayes.service.api.answers import of_version
-from unbayes.service.api.forms import (
+from unbayes.service.api.replies import (
     ModelAnswer,
     ModelsAnswer,
     SuppressedRecord,

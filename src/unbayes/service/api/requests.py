@@ -14,13 +14,11 @@ from unbayes.service.api.forms import (
     MOST_LISTED,
     ApprovalForm,
     DenialForm,
-    EventsAnswer,
     ExtensionForm,
     Name,
-    RequestAnswer,
-    RequestsAnswer,
     SearchForm,
 )
+from unbayes.service.api.replies import EventsAnswer, RequestAnswer, RequestsAnswer
 from unbayes.service.api.shared import SEE, SEE_ALL, RequestNumber, client_of, reply, visible
 from unbayes.service.authority import Caller, GuardedRoute, ledger_of, needs
 from unbayes.service.document import refusals

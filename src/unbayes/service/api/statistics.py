@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from unbayes.ledger import Ledger
 from unbayes.ledger.tokens import Scope
-from unbayes.service.api.forms import AllStatisticsAnswer, Day, StatisticsAnswer
+from unbayes.service.api.forms import Day
+from unbayes.service.api.replies import AllStatisticsAnswer, StatisticsAnswer
 from unbayes.service.api.shared import reply
 from unbayes.service.authority import GuardedRoute, ledger_of, needs
 

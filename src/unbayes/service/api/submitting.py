@@ -13,14 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from unbayes.ledger import Ledger, LedgerError, Records, Submission
 from unbayes.ledger.tokens import Scope
 from unbayes.service.api.answers import of_request
-from unbayes.service.api.forms import (
-    PLAIN,
-    ManyForm,
-    RequestAnswer,
-    SubmissionForm,
-    SubmittedAnswer,
-    TableForm,
-)
+from unbayes.service.api.forms import PLAIN, ManyForm, SubmissionForm, TableForm
+from unbayes.service.api.replies import RequestAnswer, SubmittedAnswer
 from unbayes.service.api.shared import ModelName, reply
 from unbayes.service.authority import Caller, GuardedRoute, ledger_of, needs, settings_of
 from unbayes.service.document import refusals

@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, Response
 from unbayes.ledger import Ledger
 from unbayes.ledger.tokens import Scope
 from unbayes.service.api.answers import of_token
-from unbayes.service.api.forms import NewTokenAnswer, TokenAnswer, TokenForm, TokensAnswer
+from unbayes.service.api.forms import TokenForm
+from unbayes.service.api.replies import NewTokenAnswer, TokenAnswer, TokensAnswer
 from unbayes.service.api.shared import RequestNumber, reply
 from unbayes.service.authority import GuardedRoute, ledger_of, needs
 from unbayes.service.document import refusals
