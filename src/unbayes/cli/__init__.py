@@ -11,6 +11,7 @@ import typer
 from unbayes.cli.erase import erase
 from unbayes.cli.ledger import add_ledger
 from unbayes.cli.plugins import add_plugins
+from unbayes.cli.service import serve
 from unbayes.cli.show import show
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
@@ -24,6 +25,7 @@ def describe() -> None:
 app.command()(show)
 app.command()(erase)
 add_ledger(app)
+app.command(rich_help_panel="Ledger")(serve)
 add_plugins(app)
 
 
