@@ -6,13 +6,14 @@ and the states of the requests, so that one that was withdrawn in the meantime i
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from unbayes.ledger.bases import DERIVED, add_version, note_applied, read_file
 from unbayes.ledger.desk import Desk
-from unbayes.ledger.entities import Model, Request, Version
-from unbayes.ledger.errors import Conflict, KeyDestroyed, LedgerError
+from unbayes.ledger.dividing import Share, Waiting, divide
+from unbayes.ledger.entities import Model, Version
+from unbayes.ledger.errors import AlteredData, Conflict, KeyDestroyed
 from unbayes.ledger.events import EventKind
 from unbayes.ledger.intake import payload_label
 from unbayes.ledger.issuing import finish
@@ -62,17 +63,6 @@ class Applied:
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
-    """What one request takes out: its records less those that are gone already or were never there."""
-
-    request: Request
-    records: Records | None
-    digests: tuple[str, ...]
-    already: int
-    unknown: int
-
-
-@dataclasses.dataclass(frozen=True)
 class Work:
     """What was read: the waiting requests with their records, and what they are taken out of."""
 
@@ -80,7 +70,7 @@ class Work:
     base_version: Version
     base_file: bytes
     erased_sum: bytes | None
-    waiting: list[tuple[Request, Records, tuple[str, ...]]]
+    waiting: list[Waiting]
     unreadable: dict[int, str]
     gone: set[str]
 
@@ -95,6 +85,22 @@ class Outcome:
     file: bytes | None
     held: dict[int, str] = dataclasses.field(default_factory=dict)
     needs_retrain: dict[int, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why some requests cannot be carried out together.
+
+    Attributes
+    ----------
+    sentence
+        Kept in the clear: nothing in it is of the records.
+    needs_retrain
+        Whether a model that is trained anew can do without them; else somebody has to look at a request.
+    """
+
+    sentence: str
+    needs_retrain: bool
 
 
 def apply(desk: Desk, name: str, progress: Any = None) -> Applied:
@@ -127,14 +133,15 @@ def _read(desk: Desk, model: Model) -> Work:
         waiting, unreadable = [], {}
         for each in requests:
             try:
-                data = desk.keys.unseal(each.secret_id, sealed_rows[each.id], payload_label(each.id))
-            except KeyDestroyed as error:
-                # Either it is withdrawn just now, which is noticed later, or a backup was brought back.
+                data = desk.keys.unseal(each.secret_id, sealed_rows.get(each.id, b""), payload_label(each.id))
+            except (KeyDestroyed, AlteredData) as error:
+                # It is withdrawn just now, which is noticed later; or a backup was brought back, or somebody
+                # has changed the database: none of that holds up others.
                 unreadable[each.id] = f"its rows cannot be read: {error}"
                 continue
             records = Records.from_bytes(data)
             digests = tuple(desk.keys.digest("record", name) for name in records.ids)
-            waiting.append((each, records, digests))
+            waiting.append(Waiting(each, records, digests))
         gone = store.claimed(base, [digest for *_, digests in waiting for digest in digests])
     return Work(model, base, file, erased_sum, waiting, unreadable, gone)
 
@@ -150,109 +157,81 @@ def _solve(work: Work, progress: Any) -> tuple[Outcome, bytes | None]:
 
     with solving.opened(work.base_file, work.model) as base:
         before = None if work.erased_sum is None else solving.statistics_from_bytes(work.erased_sum)
-        shares, held = _divide(base, work)
-        try:
-            outcome = _solve_shares(base, before, shares, work.model, progress)
-        except ValueError:
-            bad = _unreadable(base, shares)
-            rest = [entry for entry in work.waiting if entry[0].id not in bad]
-            shares, more = _divide(base, dataclasses.replace(work, waiting=rest))
-            held |= bad | more
-            outcome = _solve_shares(base, before, shares, work.model, progress)
-        outcome.held |= held | work.unreadable
+        outcome = _solve_waiting(base, before, work, progress)
+        outcome.held |= work.unreadable
         if outcome.result is None or outcome.statistics is None:
             return outcome, None
         outcome.file = base.without(outcome.result)
         return outcome, solving.statistics_to_bytes(outcome.statistics)
 
 
-def _divide(base: "Base", work: Work) -> tuple[list[Share], dict[int, str]]:
-    """What each request takes out, the first to come first; and who is held back, and why."""
-    known = _known(base, work)
-    shares, held, taken = [], {}, set(work.gone)
-    for request, records, digests in work.waiting:
-        unknown = [digest for digest in digests if digest not in work.gone and not known.get(digest, True)]
-        if unknown and request.missing == "refuse":
-            held[request.id] = (
-                f"{len(unknown)} of {len(digests)} records are not among those that the model was trained "
-                "on; approve with missing=skip leaves them out"
-            )
-            continue
-        wanted = [
-            row for row, digest in enumerate(digests) if digest not in taken and known.get(digest, True)
-        ]
-        own = tuple(digests[row] for row in wanted)
-        taken.update(own)
-        already = len(digests) - len(own) - len(unknown)
-        shares.append(Share(request, records.at(wanted) if wanted else None, own, already, len(unknown)))
-    return shares, held
-
-
-def _known(base: "Base", work: Work) -> dict[str, bool]:
-    """Which records the model was trained on, by their digests, as far as it tells."""
-    firsts: dict[str, Records] = {}
-    for _, records, digests in work.waiting:
-        for row, digest in enumerate(digests):
-            if digest not in work.gone and digest not in firsts:
-                firsts[digest] = records.at([row])
-    if not firsts or base.roster is None:
-        return {}
-    found = base.found(Records.together(list(firsts.values())))
-    return {} if found is None else dict(zip(firsts, map(bool, found), strict=True))
-
-
-def _unreadable(base: "Base", shares: Sequence[Share]) -> dict[int, str]:
-    """Requests whose records the model refuses, and why; raises where it refuses none of them alone."""
-    bad = {}
-    for share in shares:
-        try:
-            if share.records is not None:
-                base.summarise(share.records)
-        except ValueError as error:
-            bad[share.request.id] = str(error)
-    if not bad:
-        raise LedgerError("the model refuses the waiting records together, though none of them alone")
-    return bad
-
-
-def _solve_shares(
-    base: "Base", before: "Statistics | None", shares: list[Share], model: Model, progress: Any
-) -> Outcome:
+def _solve_waiting(base: "Base", before: "Statistics | None", work: Work, progress: Any) -> Outcome:
     """As many as the model can do without, in the order of their due dates."""
-    refused: dict[int, str] = {}
-    left = shares
+    held: dict[int, str] = {}
+    needs_retrain: dict[int, str] = {}
+    left = work.waiting
     while True:
-        outcome, reason = _attempt(base, before, left, model, progress)
-        if outcome is not None:
-            outcome.needs_retrain |= refused
-            return outcome
-        fine, too_many = 0, len(left)
-        while too_many - fine > 1:
-            middle = (fine + too_many) // 2
-            outcome, why = _attempt(base, before, left[:middle], model, progress)
-            fine, too_many, reason = (middle, too_many, reason) if outcome else (fine, middle, why)
-        aside = left[fine : fine + 1] if len(refused) < SET_ASIDE - 1 else left[fine:]
-        refused |= {share.request.id: reason for share in aside}
-        left = [share for share in left if share.request.id not in refused]
+        # Anew each time: who is set aside takes nothing out, and leaves it to whoever comes next.
+        shares, unfit = divide(base, before, left, work.gone)
+
+        def attempt(number: int, shares: list[Share] = shares) -> Outcome | Refusal:
+            return _attempt(base, before, shares[:number], work.model, progress)
+
+        found = attempt(len(shares))
+        if isinstance(found, Outcome):
+            found.held |= held | unfit
+            found.needs_retrain |= needs_retrain
+            return found
+        first, why = _first_refused(attempt, len(shares), found)
+        set_aside = len(held) + len(needs_retrain)
+        aside = shares[first : first + 1] if set_aside < SET_ASIDE - 1 else shares[first:]
+        (needs_retrain if why.needs_retrain else held).update({s.request.id: why.sentence for s in aside})
+        left = [each for each in left if each.request.id not in held.keys() | needs_retrain.keys()]
+
+
+def _first_refused(
+    attempt: Callable[[int], Outcome | Refusal], number: int, why: Refusal
+) -> tuple[int, Refusal]:
+    """Who is the first that cannot be taken out together with those before, and why; all of them cannot."""
+    fine, too_many = 0, number
+    while too_many - fine > 1:
+        middle = (fine + too_many) // 2
+        found = attempt(middle)
+        if isinstance(found, Refusal):
+            too_many, why = middle, found
+        else:
+            fine = middle
+    return fine, why
 
 
 def _attempt(
     base: "Base", before: "Statistics | None", shares: list[Share], model: Model, progress: Any
-) -> tuple[Outcome | None, str]:
-    """The outcome for all of these requests, or None and why the model is not good enough without them."""
+) -> Outcome | Refusal:
+    """The outcome for all of these requests, or why there is none."""
     from unbayes.ledger import solving
 
     records = [share.records for share in shares if share.records is not None]
     if not records:
-        return Outcome(shares, None, None, None), ""
-    statistics = solving.sum_of([before, base.summarise(Records.together(records))])
-    result = base.solve(statistics, progress)
+        return Outcome(shares, None, None, None)
+    try:
+        own = base.summarise(Records.together(records))
+    except ValueError:
+        # What the library says of rows may name them.
+        return Refusal("the model does not take its rows, alone or beside those of other requests", False)
+    solving.require_same_origin(before, own)
+    try:
+        statistics = solving.sum_of([before, own])
+        result = base.solve(statistics, progress)
+    except ValueError as error:
+        return Refusal(
+            f"its records cannot be taken out together with those taken out before: {error}", False
+        )
     if isinstance(result, str):
-        return None, result
+        return Refusal(result, True)
     if not model.settings.accepts(str(result.verdict)):
         reasons = "; ".join(result.doubts) or "the predicted error is too large"
-        return None, f"the model without them would be {result.verdict}: {reasons}"
-    return Outcome(shares, statistics, result, None), ""
+        return Refusal(f"the model without them would be {result.verdict}: {reasons}", True)
+    return Outcome(shares, statistics, result, None)
 
 
 def _write(desk: Desk, work: Work, epoch: int, outcome: Outcome, total: bytes | None) -> Applied:
@@ -262,7 +241,7 @@ def _write(desk: Desk, work: Work, epoch: int, outcome: Outcome, total: bytes | 
         number, findings, verdict = model.head, {}, None
         if outcome.file is not None and outcome.result is not None and total is not None:
             number, verdict = store.last_number(model) + 1, str(outcome.result.verdict)
-            findings = _findings(outcome.result, model)
+            findings = _findings(outcome.result, model, base)
             version_id = _write_version(desk, store, work, number, outcome, findings)
             store.set_sum(base, desk.keys.seal(base.secret_id, total, sum_label(model, base)))
             store.note(Happening(EventKind.VERSION_APPLIED, model.name, version=number))
@@ -344,8 +323,8 @@ def _write_requests(store: Store, work: Work, version_id: int, number: int, shar
     note_applied(store, model, base, version_id, store.version(model, number), requests)
 
 
-def _findings(result: "Unlearned", model: Model) -> dict[str, Any]:
-    """What unlearning said, for JSON."""
+def _findings(result: "Unlearned", model: Model, base: Version) -> dict[str, Any]:
+    """What unlearning said, for JSON, and what is to be said of the base."""
     error = result.error
     return {
         "method": str(result.method),
@@ -354,7 +333,7 @@ def _findings(result: "Unlearned", model: Model) -> dict[str, Any]:
         "parameters": result.posterior.dim,
         "error": None if error is None else {k: _number(v) for k, v in dataclasses.asdict(error).items()},
         "doubts": list(result.doubts),
-        "caveats": list(result.caveats),
+        "caveats": [*result.caveats, *base.findings.get("caveats", ())],
         "seconds": result.seconds,
     }
 

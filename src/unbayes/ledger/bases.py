@@ -4,7 +4,7 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unbayes._replace import replacing
 from unbayes.ledger.desk import Desk
@@ -17,6 +17,9 @@ from unbayes.ledger.records import Records, find_columns
 from unbayes.ledger.states import TAKEN_OUT, RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import NOTE, suppressed
+
+if TYPE_CHECKING:
+    from unbayes.ledger.solving import Base
 
 BASE, REFINED, DERIVED = "base", "refined", "derived"
 
@@ -41,7 +44,7 @@ def register(
     data = solving.read_model_file(file)
     with solving.opened(data) as base:
         noted_inputs, noted_target = noted_columns(base.saved.notes or {})
-        taken = base.inputs
+        taken, findings = base.inputs, _findings(base)
     columns = find_columns(
         inputs if inputs is not None or taken is None else noted_inputs,
         target or noted_target,
@@ -51,8 +54,13 @@ def register(
     )
     with desk.writing() as store:
         model_id = store.add_model(name, dataclasses.asdict(columns), dataclasses.asdict(settings))
-        add_version(desk, store, model_id, name, 1, BASE, 1, data)
+        add_version(desk, store, model_id, name, 1, BASE, 1, data, findings=findings)
         store.note(Happening(EventKind.MODEL_REGISTERED, name, version=1))
+
+
+def _findings(base: "Base") -> dict[str, Any]:
+    """What is to be said of a base, and in every report on what is taken out of it."""
+    return {"caveats": list(base.caveats)} if base.caveats else {}
 
 
 def add_version(
@@ -127,13 +135,14 @@ def rebase(desk: Desk, name: str, file: Path) -> Version:
 
     data = solving.read_model_file(file)
     with solving.opened(data) as base:
-        notes, taken = base.saved.notes or {}, base.inputs
+        notes, taken, findings = base.saved.notes or {}, base.inputs, _findings(base)
     with desk.reading() as store:
         model = store.model(name)
     if (len(model.columns.inputs) if taken is not None else None) != taken:
         raise LedgerError(f"{file} must take the {len(model.columns.inputs)} inputs of {name}, got {taken}")
     with leased(desk, name) as (model, epoch):
-        return _replace_base(desk, model, epoch, BASE, data, _left_out(desk, name, notes.get(NOTE)))
+        left_out = _left_out(desk, name, notes.get(NOTE))
+        return _replace_base(desk, model, epoch, BASE, data, findings, left_out)
 
 
 def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Version:
@@ -153,7 +162,8 @@ def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Vers
         with solving.opened(data, model) as base:
             refined = base.refined(base.saved, records, progress)
             new = solving.to_bytes(refined._replace(notes=None))
-        return _replace_base(desk, model, epoch, REFINED, new, set(listed.requests))
+            findings = _findings(dataclasses.replace(base, saved=refined))
+        return _replace_base(desk, model, epoch, REFINED, new, findings, set(listed.requests))
 
 
 def _left_out(desk: Desk, name: str, note: Any) -> set[int]:
@@ -178,13 +188,19 @@ def _left_out(desk: Desk, name: str, note: Any) -> set[int]:
 
 
 def _replace_base(
-    desk: Desk, model: Model, epoch: int, kind: str, data: bytes, left_out: set[int]
+    desk: Desk,
+    model: Model,
+    epoch: int,
+    kind: str,
+    data: bytes,
+    findings: dict[str, Any],
+    left_out: set[int],
 ) -> Version:
     name = model.name
     with desk.writing() as store:
         old = store.versions(model)
         number = store.last_number(model) + 1
-        version_id = add_version(desk, store, model.id, name, number, kind, number, data)
+        version_id = add_version(desk, store, model.id, name, number, kind, number, data, findings=findings)
         store.move_head(model, epoch, number)
         store.drop_files(old)
         model = store.model(name)

@@ -53,5 +53,9 @@ class KeyDestroyed(KeyProblem):
     """The key was destroyed on purpose: what it sealed cannot be read any more."""
 
 
+class AlteredData(KeyProblem):
+    """Something that a key sealed was changed since, or was sealed by another key."""
+
+
 class DatabaseProblem(LedgerError):
     """The database cannot be reached or read; nothing was written."""

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from unbayes._replace import replacing
 from unbayes.data.refusal import reason
-from unbayes.ledger.errors import KeyDestroyed, KeyProblem
+from unbayes.ledger.errors import AlteredData, KeyDestroyed, KeyProblem
 from unbayes.ledger.signing import SigningKey
 
 try:
@@ -88,9 +88,11 @@ class Keys:
         """What was sealed; `KeyDestroyed` where its key is gone."""
         nonce, rest = bytes(sealed[:NONCE_BYTES]), bytes(sealed[NONCE_BYTES:])
         try:
+            if len(nonce) < NONCE_BYTES:
+                raise InvalidTag
             return AESGCM(self._key(secret)).decrypt(nonce, rest, label.encode())
         except InvalidTag:
-            raise KeyProblem(f"{label} cannot be read: it was altered, or sealed by another key") from None
+            raise AlteredData(f"{label} cannot be read: it was altered, or sealed by another key") from None
 
     def is_destroyed(self, secret: int) -> bool:
         """Whether nothing sealed under this secret can be read any more."""

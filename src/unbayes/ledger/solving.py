@@ -25,7 +25,14 @@ from unbayes.storage import Saved, UnreadableFile, load, load_statistics, save, 
 from unbayes.storage.archive import read_archive
 from unbayes.training import refine
 from unbayes.trust import RetrainingNeeded
+from unbayes.trust.reach import require_reach
 from unbayes.unlearning import Statistics, Unlearned, solve, summarise
+
+# Where nothing tells a record but what it is called.
+NO_ROSTER = (
+    "the model was trained without a roster: whether a record was in it, or was taken out before, is told by "
+    "its identifier alone"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +54,32 @@ class Base:
         memory = self.saved.memory
         return memory is not None and memory.marker is not None and memory.marker.is_named
 
-    def found(self, records: Records) -> np.ndarray | None:
-        """Which of the records were trained on, shape (n,); None where nothing tells."""
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What nobody can check of what is taken out of it."""
+        return () if self.roster is not None else (NO_ROSTER,)
+
+    def require_rows(self, records: Records) -> None:
+        """Refuse, by ValueError, rows that the model does not take."""
+        model = self.saved.model
+        assert model is not None
+        require_reach(self.saved.posterior, model, model.encode(self.rows(records), "rows"), "rows")
+
+    def found(self, records: Records, before: Statistics | None = None) -> np.ndarray:
+        """Which of the records were trained on and are left, shape (n,), by the roster.
+
+        `before` is the sum of the statistics of what was taken out.
+        """
         model, memory = self.saved.model, self.saved.memory
         assert model is not None
-        if memory is None or memory.roster is None:
-            return None
+        assert memory is not None
+        assert memory.roster is not None
+        if before is not None and before.provenance.members is not None:
+            memory = dataclasses.replace(memory, roster=memory.roster.without(before.provenance.members))
         rows = model.rows(self.rows(records), "rows")
-        return memory.sight(rows, records.ids if self.is_named else None)[0]
+        found = memory.sight(rows, records.ids if self.is_named else None).rows
+        assert found is not None
+        return found
 
     def rows(self, records: Records) -> Any:
         """Records as the model takes them."""
@@ -164,6 +189,15 @@ def statistics_from_bytes(data: bytes) -> Statistics:
         raise LedgerError(
             f"the sum of what was taken out cannot be read by this version of unbayes; train anew: {error}"
         ) from error
+
+
+def require_same_origin(before: Statistics | None, own: Statistics) -> None:
+    """Refuse a sum to which nothing can be added any more, as after the library has changed."""
+    if before is not None and before.origin != own.origin:
+        raise LedgerError(
+            "nothing can be added to the sum of what was taken out, which another version of unbayes made: "
+            "train anew, and rebase"
+        )
 
 
 def sum_of(parts: Sequence[Statistics | None]) -> Statistics:
