@@ -1,7 +1,9 @@
 """The database: SQLite in the ledger's folder, or PostgreSQL. Opening it brings its schema up to date."""
 
 import contextlib
+import functools
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 SOUND_WAL = (3, 51, 3)
 # Seconds to wait for another writer.
 PATIENCE = 60.0
+# Connections that are kept, and that are made beyond them: a service has about 40 threads, and a server of
+# PostgreSQL takes 100 connections, unless it is told otherwise, from all its clients together.
+FILE_POOL, SERVER_POOL = (20, 30), (10, 15)
 WRITING = "BEGIN IMMEDIATE"
 # Any number that no other program locks.
 UPGRADING = 7_061_706
@@ -57,7 +62,7 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """The one transaction that writes: it takes effect whole at the end of the block, or not at all."""
-        with self._problems(), self.engine.connect() as connection:
+        with self._problems(), self._one_at_a_time(), self.engine.connect() as connection:
             connection = connection.execution_options(begin=WRITING)
             with connection.begin():
                 if not self.is_sqlite:
@@ -95,6 +100,17 @@ class Database:
             migrate(connection)
 
     @contextlib.contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Writers of this process wait for each other here, and hold no connection meanwhile."""
+        turn = _turn(str(self.engine.url))
+        if not turn.acquire(timeout=PATIENCE):
+            raise DatabaseProblem("the database does not answer: others have kept writing to it for too long")
+        try:
+            yield
+        finally:
+            turn.release()
+
+    @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
         """What the database says, as a sentence."""
         try:
@@ -103,6 +119,14 @@ class Database:
             raise
         except exc.DBAPIError as error:
             raise DatabaseProblem(f"the database does not answer: {_words(error)}") from error
+        except exc.TimeoutError as error:
+            raise DatabaseProblem("the database does not answer: too many others ask it") from error
+
+
+@functools.cache
+def _turn(_url: str) -> threading.Lock:
+    """The lock of those who write to one database."""
+    return threading.Lock()
 
 
 def _words(error: exc.DBAPIError) -> str:
@@ -116,22 +140,30 @@ def _read_url(url: str) -> URL:
         parsed = make_url(url)
     except exc.ArgumentError:
         parsed = None
-    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
+    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql") or not parsed.database:
         raise LedgerError("db must be sqlite:///FILE or postgresql://USER@HOST/NAME")
     return parsed
 
 
 def _postgresql(url: URL) -> Engine:
+    kept, more = SERVER_POOL
     try:
         return sa.create_engine(
-            url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 10}
+            url.set(drivername="postgresql+psycopg"),
+            pool_size=kept,
+            max_overflow=more,
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": 10},
         )
     except ModuleNotFoundError as error:
         raise DatabaseProblem("PostgreSQL needs pip install 'unbayes[postgresql]'") from error
 
 
 def _sqlite(url: URL) -> Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": PATIENCE})
+    kept, more = FILE_POOL
+    engine = sa.create_engine(
+        url, poolclass=sa.QueuePool, pool_size=kept, max_overflow=more, connect_args={"timeout": PATIENCE}
+    )
     journal = "WAL" if sqlite3.sqlite_version_info >= SOUND_WAL else "DELETE"
 
     def prepare(connection: sqlite3.Connection, _record: Any) -> None:
