@@ -9,15 +9,15 @@ import httpx
 import uvicorn
 
 from unbayes.service import create_app
+from unbayes.service.server import Listening, server_config
 
 
 @contextlib.contextmanager
-def serving(ledger, settings=None):
+def serving(ledger, settings=None, *, log=None):
     """The address of a server over a ledger, while the block runs."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(create_app(ledger, settings), log_config=None, lifespan="on")
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(server_config(create_app(ledger, settings, log=log), Listening()))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         while not server.started:

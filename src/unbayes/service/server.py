@@ -91,7 +91,7 @@ def serve(
         settings = dataclasses.replace(settings, hosts=LOCAL_NAMES)
     with _stopping(), _bound(listening) as bound, _ledger(folder, db, say) as ledger:
         _require_sources(settings)
-        server = uvicorn.Server(_config(create_app(ledger, settings, log=log), listening))
+        server = uvicorn.Server(server_config(create_app(ledger, settings, log=log), listening))
         port = bound.getsockname()[1]
         say(
             f"the service listens at http{'s' if settings.is_https else ''}://{_shown(listening.host)}:{port}"
@@ -113,7 +113,8 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _config(app: Any, listening: Listening) -> uvicorn.Config:
+def server_config(app: Any, listening: Listening) -> uvicorn.Config:
+    """How the server treats its connections."""
     return uvicorn.Config(
         app,
         http=PatientProtocol,
