@@ -62,8 +62,6 @@ class ArrowRows(ParquetRows):
         return super().words(column)
 
     def _read(self, columns: Sequence[str]) -> "pyarrow.Table":
-        if not self._table.num_rows:
-            raise Refused("the table must hold records, but has none")
         return self._table.select(list(columns))
 
 
@@ -149,6 +147,8 @@ def _collect(parts: "Iterator[Any]", most_rows: int) -> ArrowRows:
         if rows > most_rows:
             raise _too_many(most_rows)
         batches.append(batch)
+    if not rows:
+        raise Refused("the table must hold records, but has none")
     return ArrowRows(pyarrow.Table.from_batches(batches, schema))
 
 
