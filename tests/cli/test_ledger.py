@@ -116,6 +116,22 @@ def test_a_key_that_did_not_sign(run, unbayes, story, tmp_path):
     assert unbayes("verify", tmp_path / "report.json", "--key", other).exit_code == 1
 
 
+def test_checkpoints_that_were_given_away(run, unbayes, tmp_path):
+    assert "there is no checkpoint outside" in run("log", "verify").stdout
+    given = tmp_path / "given.txt"
+    given.write_text(run("log", "checkpoint").stdout, encoding="utf-8")
+    (tmp_path / "ledger" / "keys" / "checkpoint").unlink()
+    done = run("log", "verify", "--checkpoint", given, "--checkpoint", given)
+    assert "it continues 2 checkpoints from outside, the newest over 2 events" in done.stdout
+    assert json.loads(run("log", "verify", "--checkpoint", given, "--json").stdout)["covered"] == 2
+    given.write_text(given.read_text(encoding="utf-8").replace("\n2\n", "\n1\n"), encoding="utf-8")
+    assert run("log", "verify", "--checkpoint", given, code=1).stderr.count("\n") == 1
+    run("log", "verify", "--checkpoint", tmp_path / "nowhere", code=2)
+    assert unbayes("init", "--ledger", tmp_path / "other").exit_code == 0
+    given.write_text(unbayes("log", "checkpoint", "--ledger", tmp_path / "other").stdout, encoding="utf-8")
+    assert "not signed by the key" in run("log", "verify", "--checkpoint", given, code=1).stderr
+
+
 def test_many_people_from_one_table_and_a_filter(run, story, tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     run("request", "credit", "--by", "person", "--rows", story.table(*range(10)), "--approve")

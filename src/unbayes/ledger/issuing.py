@@ -26,6 +26,7 @@ from unbayes.ledger.contents import (
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, Request, Version
 from unbayes.ledger.events import Event, EventKind, commit
+from unbayes.ledger.kept import keep, keep_newest
 from unbayes.ledger.log import Happening
 from unbayes.ledger.merkle import Tree, leaf_hash
 from unbayes.ledger.report import LogProof, write_report
@@ -41,10 +42,14 @@ AT_ONCE = 1000
 
 
 def finish(desk: Desk) -> int:
-    """Destroy keys, sign reports and close requests, as far as that is left to do; how many were closed."""
+    """Destroy keys, sign reports and close requests, as far as that is left to do; how many were closed.
+
+    The newest checkpoint of the log is kept beside the keys.
+    """
     desk.shred()
     while _issue(desk):
         pass
+    keep_newest(desk)
     return _close(desk)
 
 
@@ -76,6 +81,7 @@ def _issue(desk: Desk) -> int:
         verify_report(reports[waiting[0].id], desk.keys.signing.public)
         store.add_reports(reports)
         store.change_many(list(reports), RequestState.APPLIED, RequestState.REPORTED)
+    keep(desk.keys, checkpoint, tree.root_at)
     return len(waiting)
 
 

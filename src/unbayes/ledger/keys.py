@@ -2,6 +2,7 @@
 
     master.key    seals the sheets; digests of people and records are keyed by a key derived from it
     signing.pem   signs reports and checkpoints; public.pem is for whoever checks them
+    checkpoint    the newest one of the log, once there is one
     sheets/       random keys, a thousand a sheet, each for one request or one version of a model
 
 A sheet is made before it is needed, so that a submission waits for the database alone. The database says
@@ -106,7 +107,7 @@ class Keys:
             number, place = divmod(secret, KEYS_A_SHEET)
             by_sheet.setdefault(number, []).append(place)
         for number, places in by_sheet.items():
-            with self._changing():
+            with self.changing():
                 before = self._read_sheet(number) or _new_keys()
                 keys = bytearray(before)
                 for place in places:
@@ -125,7 +126,7 @@ class Keys:
         """The keys of a sheet, which is made where there is none; of several writers the first one wins."""
         if (keys := self._read_sheet(number)) is not None:
             return keys
-        with self._changing():
+        with self.changing():
             if (keys := self._read_sheet(number)) is None:
                 keys = _new_keys()
                 self._write_sheet(number, keys)
@@ -159,8 +160,8 @@ class Keys:
         path.chmod(0o600)
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """One process at a time changes sheets; what the system refuses becomes a sentence."""
+    def changing(self) -> Iterator[None]:
+        """One process at a time changes what is in the folder; what the system refuses becomes a sentence."""
         try:
             with _locked(self.folder / SHEETS / ".lock"):
                 yield

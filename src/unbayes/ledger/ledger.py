@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unbayes.data.refusal import reason
-from unbayes.ledger import applying, bases, figures, intake, issuing, log, suppression, upkeep
+from unbayes.ledger import applying, bases, figures, intake, issuing, kept, log, suppression, upkeep
 from unbayes.ledger.applying import Applied
 from unbayes.ledger.clock import Clock, utc_now
 from unbayes.ledger.database import Database
@@ -317,10 +317,12 @@ class Ledger:
         """A signed statement of the log as it is now."""
         return self._log.sign().text
 
-    def verify_log(self) -> LogState:
-        """Read the whole log, and refuse it where something in it was changed."""
-        with self._desk.database.reading() as connection:
-            return log.verify_log(connection, self.public_key)
+    def verify_log(self, checkpoints: Sequence[str] = (), *, progress: Any = None) -> LogState:
+        """Read the whole log, and refuse it where something in it was changed.
+
+        It must continue the signed `checkpoints` that were kept elsewhere, and the one beside the key.
+        """
+        return kept.verify_log(self._desk, checkpoints, progress)
 
     def overdue(self) -> int:
         """How many requests are overdue."""

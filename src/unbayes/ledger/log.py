@@ -14,9 +14,10 @@ from unbayes.ledger.errors import TamperedLog, WrongOpening
 from unbayes.ledger.events import Event, EventKind, Opening, commit
 from unbayes.ledger.merkle import Frontier, Tree, leaf_hash
 from unbayes.ledger.signing import PublicKey, SigningKey
+from unbayes.progress import AbstractProgress, Silent
 
-# Events that are read at a time.
-AT_ONCE = 10_000
+# Events that are read at a time, and after which progress is told of.
+AT_ONCE, TOLD = 10_000, 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,26 +106,61 @@ def sign_checkpoint(connection: Connection, origin: str, time: str, key: Signing
 
 @dataclasses.dataclass(frozen=True)
 class LogState:
-    """What `verify_log` found: a log that is whole."""
+    """What `verify_log` found: a log that is whole.
+
+    Attributes
+    ----------
+    events, root
+        How many there are, and the root of the log in hexadecimal digits.
+    checkpoints, openings
+        How many of the database were compared with the events.
+    compared
+        How many checkpoints from outside of the database were. Without any, nothing tells whether somebody
+        has taken events off the end.
+    covered
+        How many events the newest of these covers.
+    """
 
     events: int
     root: str
     checkpoints: int
     openings: int
+    compared: int = 0
+    covered: int = 0
 
 
-def verify_log(connection: Connection, key: PublicKey) -> LogState:
-    """Read the whole log: no event changed, missing, moved or added since the checkpoints were signed."""
+def verify_log(
+    connection: Connection,
+    key: PublicKey,
+    elsewhere: Sequence[Checkpoint] = (),
+    progress: AbstractProgress | None = None,
+) -> LogState:
+    """Read the whole log: no event changed, missing, moved or added since the checkpoints were signed.
+
+    Parameters
+    ----------
+    connection
+        A transaction that sees one state.
+    key
+        By which the log is signed.
+    elsewhere
+        Checkpoints that were kept outside of the database: the log must continue each of them.
+    progress
+        Is told how far it is.
+    """
     head = connection.execute(sa.select(schema.log_head)).one()
     signed = {
         row.size: read_checkpoint(row.text, key)
         for row in connection.execute(sa.select(schema.checkpoint).order_by(schema.checkpoint.c.size))
     }
-    if signed and max(signed) > head.size:
-        raise TamperedLog(f"a checkpoint was signed over {max(signed)} events, but the log has {head.size}")
+    _require_origin(connection, elsewhere)
+    roots = [(each.size, each.root) for each in (*signed.values(), *elsewhere)]
+    expected = {size: {root for other, root in roots if other == size} for size, _ in roots}
+    if (longest := max(expected, default=0)) > head.size:
+        raise TamperedLog(f"a checkpoint was signed over {longest} events, but the log has {head.size}")
     openings = {row.sequence: row for row in connection.execute(sa.select(schema.opening))}
     frontier, previous, checked = Frontier(), "", 0
-    for sequence, body in enumerate(bodies(connection, head.size)):
+    for sequence, body in enumerate(_watched(bodies(connection, head.size), head.size, progress)):
         event = Event.from_body(body)
         if event.sequence != sequence or event.time < previous:
             raise TamperedLog(f"event {sequence} is out of its place")
@@ -132,7 +168,7 @@ def verify_log(connection: Connection, key: PublicKey) -> LogState:
             _require_opening(event, opening)
             checked += 1
         frontier, previous = frontier.append(leaf_hash(body)), event.time
-        if sequence + 1 in signed and signed[sequence + 1].root != frontier.root:
+        if sequence + 1 in expected and expected[sequence + 1] != {frontier.root}:
             raise TamperedLog(f"the first {sequence + 1} events are not those that were signed")
     if frontier.to_hex() != head.frontier:
         raise TamperedLog("the events are not those that the head of the log was made of")
@@ -141,7 +177,26 @@ def verify_log(connection: Connection, key: PublicKey) -> LogState:
     )
     if extra or openings:
         raise TamperedLog("there are events or openings beyond the end of the log")
-    return LogState(head.size, frontier.root.hex(), len(signed), checked)
+    covered = max((each.size for each in elsewhere), default=0)
+    return LogState(head.size, frontier.root.hex(), len(signed), checked, len(elsewhere), covered)
+
+
+def _require_origin(connection: Connection, checkpoints: Sequence[Checkpoint]) -> None:
+    """Refuse checkpoints of another ledger."""
+    asked = sa.select(schema.setting.c.value).where(schema.setting.c.name == "origin")
+    origin = connection.execute(asked).scalar()
+    for each in checkpoints:
+        if each.origin != origin:
+            raise TamperedLog(f"the checkpoint over {each.size} events is of another ledger: {each.origin}")
+
+
+def _watched(found: Iterator[bytes], total: int, progress: AbstractProgress | None) -> Iterator[bytes]:
+    """The same events, and somebody is told of each thousand."""
+    with (progress or Silent()).track("reading the log", total) as advance:
+        for number, body in enumerate(found, start=1):
+            yield body
+            if number % TOLD == 0 or number == total:
+                advance((number - 1) % TOLD + 1, "")
 
 
 def _require_opening(event: Event, row: Any) -> None:

@@ -11,6 +11,7 @@ from unbayes.ledger import log, schema
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.errors import LedgerError, NotFound, TamperedLog
 from unbayes.ledger.events import Event, Opening
+from unbayes.ledger.kept import keep, require_continued
 from unbayes.ledger.merkle import Frontier, Tree, leaf_hash
 
 
@@ -122,13 +123,22 @@ class Log:
             return [SignedCheckpoint(row.size, row.time, row.text) for row in rows]
 
     def sign(self) -> SignedCheckpoint:
-        """A signed statement of the log as it is now, kept for later comparison."""
+        """A signed statement of the log as it is now, kept in the database and beside the key.
+
+        Refused where the log does not continue the one that was kept before.
+        """
+        keys = self._desk.keys
+        with self._turn:
+            tree, size = self._grown(None)
+            require_continued(keys, size, tree.root_at)
         with self._desk.writing() as store:
-            key, origin = self._desk.keys.signing, store.setting("origin")
-            text = log.sign_checkpoint(store.connection, origin, store.now, key)
+            text = log.sign_checkpoint(store.connection, store.setting("origin"), store.now, keys.signing)
             table = schema.checkpoint
             row = store.run(sa.select(table).where(table.c.text == text)).one()
-            return SignedCheckpoint(row.size, row.time, row.text)
+        with self._turn:
+            tree, _ = self._grown(None)
+            keep(keys, text, tree.root_at)
+        return SignedCheckpoint(row.size, row.time, row.text)
 
     def inclusion(self, index: int, size: int | None = None) -> Inclusion:
         """Proof that the log holds the entry at an index; of all of it, or of an earlier size."""

@@ -8,13 +8,14 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from unbayes._replace import replacing
-from unbayes.ledger import log, schema
+from unbayes.ledger import schema
 from unbayes.ledger.bases import read_file
 from unbayes.ledger.clock import to_text
 from unbayes.ledger.database import Database
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.errors import Conflict, LedgerError
 from unbayes.ledger.issuing import finish
+from unbayes.ledger.kept import verify_log
 from unbayes.ledger.states import WAITING, RequestState
 from unbayes.ledger.store import MOVED, Store
 
@@ -58,8 +59,7 @@ def examine(desk: Desk) -> list[Finding]:
     described = ", ".join(f"{name} {value}" for name, value in desk.database.describe().items())
     found = [Finding(True, described)]
     try:
-        with desk.database.reading() as connection:
-            state = log.verify_log(connection, desk.keys.signing.public)
+        state = verify_log(desk)
         found.append(
             Finding(True, f"the log is whole: {state.events} events, {state.checkpoints} checkpoints")
         )
@@ -105,7 +105,7 @@ def export(desk: Desk, db: str, progress: Callable[[str], None]) -> None:
             with target.engine.begin() as copy:
                 if not _is_copied(source, copy) or _is_address(folder, db):
                     _copy_all(source, copy, progress)
-                    log.verify_log(copy, desk.keys.signing.public)
+                    verify_log(desk, copy=copy)
             if not Store(source).has_moved():
                 Store(source).add_settings(**{MOVED: to_text(desk.clock())})
     finally:

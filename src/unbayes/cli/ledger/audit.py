@@ -2,14 +2,17 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from unbayes.cli.ledger.requests import Number
-from unbayes.cli.ledger.shared import DEFAULT, AsJson, Folder, answering, opened, say
+from unbayes.cli.ledger.shared import DEFAULT, AsJson, Folder, answering, opened, say, working
 from unbayes.cli.refusal import printable
 from unbayes.ledger.errors import DatabaseProblem, LedgerError, UnverifiableReport
+
+if TYPE_CHECKING:
+    from unbayes.ledger.log import LogState
 
 NOT_FINE = 1
 
@@ -90,23 +93,34 @@ def verify(
 
 
 @log.command("verify")
-def verify_log(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+def verify_log(
+    checkpoints: Annotated[
+        list[Path] | None,
+        typer.Option("--checkpoint", metavar="FILE", help="A signed one kept elsewhere; may be repeated."),
+    ] = None,
+    folder: Folder = DEFAULT,
+    as_json: AsJson = False,
+) -> None:
     """Read the whole log, and find whatever was changed, removed or moved.
+
+    It must continue each FILE, which "log checkpoint" printed once, and the one that is kept beside the key:
+    without any, nobody can tell whether events were taken off its end.
 
     Exit codes:
     0 it is whole
     1 it is not
-    2 the ledger cannot be opened
+    2 the ledger or FILE cannot be opened
     """
-    with opened(folder) as ledger:
+    with opened(folder) as ledger, working() as bar:
+        texts = [path.read_text(encoding="utf-8") for path in checkpoints or ()]
         try:
-            state = ledger.verify_log()
+            state = ledger.verify_log(texts, progress=bar)
         except DatabaseProblem:
             raise
         except LedgerError as error:
             _refuse(error, as_json)
     line = f"the log is whole: {state.events} events, {state.checkpoints} checkpoints, root {state.root}"
-    say({"fine": True} | dataclasses.asdict(state), [line], as_json)
+    say({"fine": True} | dataclasses.asdict(state), [line, _compared(state)], as_json)
 
 
 @log.command("checkpoint")
@@ -118,6 +132,19 @@ def checkpoint(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     with opened(folder) as ledger:
         text = ledger.checkpoint()
     say({"checkpoint": text}, text.splitlines(), as_json)
+
+
+def _compared(state: "LogState") -> str:
+    """What checkpoints from outside of the database tell, and what nobody can tell."""
+    if not state.compared:
+        return (
+            "  there is no checkpoint outside of the database to compare it with: whoever can write there "
+            "may have taken events off the end"
+        )
+    later = state.events - state.covered
+    rest = f"; nothing outside of the database tells of the {later} events after that" if later else ""
+    found = f"{state.compared} checkpoints from outside, the newest over {state.covered} events"
+    return f"  it continues {found}{rest}"
 
 
 def _refuse(error: LedgerError, as_json: bool) -> NoReturn:
