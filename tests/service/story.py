@@ -13,6 +13,19 @@ KEY = jax.random.key(0)
 TODAY = datetime.datetime(2026, 11, 18, 9, 30, tzinfo=datetime.UTC)
 PEOPLE = 600
 WEIGHTS = np.array([1.2, -0.8, 0.5, 0.0])
+# Who asked when, before the model was trained anew and after it.
+BEFORE = {
+    "2026-02-03": range(2),
+    "2026-03-11": range(2, 6),
+    "2026-04-28": range(6, 13),
+    "2026-05-19": range(13, 30),
+}
+AFTER = {
+    "2026-07-02": range(30, 31),
+    "2026-08-20": range(31, 40),
+    "2026-09-24": range(40, 55),
+    "2026-10-04": range(55, 80),
+}
 COLUMNS = ["income", "age", "balance", "tenure"]
 
 
@@ -20,7 +33,7 @@ class Clock:
     """A clock that is put to days, and goes on from there."""
 
     def __init__(self):
-        self.now = TODAY
+        self.put("2026-01-05")
 
     def __call__(self):
         self.now += datetime.timedelta(seconds=1)
@@ -71,26 +84,18 @@ def tell(ledger, clock, folder):
     settings = ModelSettings(rebase_days=180)
     ledger.register("credit-risk", credit.train(), ids="customer", settings=settings)
     ask = Asking(ledger, clock)
-    for day, people in [
-        ("2026-02-03", range(2)),
-        ("2026-03-11", range(2, 6)),
-        ("2026-04-28", range(6, 13)),
-        ("2026-05-19", range(13, 30)),
-    ]:
+    for day, people in BEFORE.items():
         ask.and_apply("credit-risk", day, credit, people)
     clock.put("2026-06-09")
     suppression = ledger.suppressed("credit-risk")
     anew = credit.train(suppression.keep(credit.ids), left_out=suppression.note)
     ledger.rebase("credit-risk", anew)
-    for day, people in [
-        ("2026-07-02", range(30, 31)),
-        ("2026-08-20", range(31, 40)),
-        ("2026-09-24", range(40, 55)),
-        ("2026-10-14", range(55, 80)),
-    ]:
+    for day, people in AFTER.items():
+        if day > "2026-09-01" and len(ledger.models()) == 1:
+            clock.put("2026-09-01")
+            ledger.register("churn", churn.train(), ids="customer", settings=ModelSettings(when="every 50"))
         ask.and_apply("credit-risk", day, credit, people)
-    clock.put("2026-09-01", 8)
-    ledger.register("churn", churn.train(), ids="customer", settings=ModelSettings(when="every 50"))
+    ask.ask("credit-risk", "2026-10-13", credit.rows(80, 81))
     ask.and_apply("churn", "2026-10-20", churn, range(3))
     _now(ask, ledger, clock, credit, churn)
     return credit, churn
@@ -125,12 +130,11 @@ class Asking:
 
 def _now(ask, ledger, clock, credit, churn):
     """What stands on the day on which somebody looks."""
-    ask.ask("credit-risk", "2026-10-12", credit.rows(80, 81))
-    large = ask.ask("credit-risk", "2026-10-22", credit.rows(*range(100, 560)))
-    held = ask.ask("credit-risk", "2026-10-26", credit.strangers(5))
+    large = ask.ask("credit-risk", "2026-11-01", credit.rows(*range(100, 560)))
+    held = ask.ask("credit-risk", "2026-11-01", credit.strangers(5))
     for each in (large, held):
         ledger.approve(each.id, by="dana (privacy)")
-    clock.put("2026-10-30", 3)
+    clock.put("2026-11-02", 3)
     ledger.apply("credit-risk")
     denied = ask.ask("churn", "2026-11-02", churn.rows(9))
     clock.put("2026-11-03")

@@ -15,6 +15,7 @@ from unbayes.service.metrics import Metrics
 from unbayes.service.observe import Observe
 from unbayes.service.oidc import Identities
 from unbayes.service.page import routers as page_routers
+from unbayes.service.page.refusals import RefusalPages
 from unbayes.service.problems import add_problems
 from unbayes.service.settings import ServiceSettings
 from unbayes.service.tables import TableReaders
@@ -57,6 +58,7 @@ def create_app(ledger: Ledger, settings: ServiceSettings | None = None, *, log: 
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(SecureHeaders, settings=settings)
     app.add_middleware(Observe, metrics=app.state.metrics, log=log)
+    app.add_middleware(RefusalPages)
     return app
 
 

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from unbayes.ledger import Ledger
-from unbayes.ledger.tokens import SESSION_HOURS, Token
+from unbayes.ledger.tokens import SESSION_HOURS
 from unbayes.service.page.rendering import HEADERS, MEDIA_TYPES, files, fingerprint, go, show
 from unbayes.service.page.visiting import (
     Form,
@@ -48,9 +47,9 @@ def login_page(request: Request, next: str = "/") -> Response:
 async def login(request: Request, ledger: TheLedger) -> Response:
     """Begin a session, by a token."""
     require_own_page(request)
-    form = await read_form(request)
-    shown, back = form.get("token"), own_address(form.get("next"))
-    token = await run_in_threadpool(_find, ledger, shown)
+    form, _ = await read_form(request)
+    shown, back = form.get("token", "").strip(), own_address(form.get("next"))
+    token = await run_in_threadpool(ledger.tokens.find, shown)
     if token is None:
         await asyncio.sleep(SLOWED_SECONDS)
         wrong = "This token is not valid: it is unknown, has expired, or was revoked."
@@ -77,10 +76,6 @@ def file(name: str, v: str = "") -> Response:
     keep = f"public, max-age={YEAR_SECONDS}, immutable" if v == fingerprint(name) else "no-cache"
     kind = MEDIA_TYPES[name.rpartition(".")[2]]
     return Response(files()[name], headers={**HEADERS, "Cache-Control": keep}, media_type=kind)
-
-
-def _find(ledger: Ledger, shown: object) -> Token | None:
-    return ledger.tokens.find(shown.strip()) if isinstance(shown, str) else None
 
 
 def _form(

@@ -99,9 +99,9 @@ def verify(
     ledger: TheLedger,
 ) -> Response:
     """Check a file that somebody has."""
-    if (chosen := form.file("report")) is None:
+    if (chosen := form.files.get("report")) is None:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "choose the file of a report, erasure-report-….json")
-    return _checked(request, ledger, chosen.file.read(), "the file")
+    return _checked(request, ledger, chosen, "the file")
 
 
 def _checked(request: Request, ledger: Ledger, data: bytes, what: str) -> Response:

@@ -91,11 +91,11 @@ def _form(
 
 def _records(request: Request, form: Form, model: Model) -> Records:
     """The rows: a file, or lines below the one that names the columns."""
-    typed, chosen = form.text("typed"), form.file("rows")
+    typed, chosen = form.text("typed"), form.files.get("rows")
     is_typed = typed not in {"", header(model)}
     if is_typed == (chosen is not None):
         raise Refused("their records must be in a file or typed in, one of the two")
-    data = typed.encode() if chosen is None else chosen.file.read()
+    data = typed.encode() if chosen is None else chosen
     ((_, records),) = request.app.state.tables.read(data, model.columns)
     return records
 

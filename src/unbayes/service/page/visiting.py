@@ -4,7 +4,7 @@ import dataclasses
 import hmac
 import sys
 import urllib.parse
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -12,18 +12,15 @@ from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
+from starlette.datastructures import UploadFile
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 from starlette.responses import Response
 
-from unbayes.data.refusal import Refused
 from unbayes.ledger import Ledger
-from unbayes.ledger.errors import LedgerError
 from unbayes.ledger.tokens import Scope
 from unbayes.service.authority import Caller, ledger_of, require
-from unbayes.service.page.rendering import go, show
-from unbayes.service.problems import Problem, status_of
+from unbayes.service.page.rendering import go
+from unbayes.service.problems import Problem
 
 FORM_KEY, FORM_HEADER = "form_key", "x-form-key"
 MOST_FIELDS = 30
@@ -62,24 +59,18 @@ class Visitor:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """What a visitor sends."""
+    """What a visitor sends: words, and the content of the files that they chose."""
 
     visitor: Visitor
-    values: FormData
+    words: Mapping[str, str]
+    files: Mapping[str, bytes]
 
     def text(self, name: str) -> str:
         """A field, empty where it is missing."""
-        value = self.values.get(name, "")
-        if not isinstance(value, str):
-            return ""
+        value = self.words.get(name, "")
         if "\0" in value or len(value) > MOST_CHARACTERS.get(name, LONGEST):
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} is too long, or is no text")
         return value.strip()
-
-    def file(self, name: str) -> UploadFile | None:
-        """A file that was chosen; None where none was."""
-        value = self.values.get(name)
-        return value if isinstance(value, UploadFile) and value.filename else None
 
 
 class NotLoggedIn(Exception):
@@ -93,34 +84,21 @@ class InMemoryParser(MultiPartParser):
 
 
 class PageRoute(APIRoute):
-    """A route whose refusals are pages."""
+    """A route for people: whoever has no session is shown where to log in."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, with refusals turned into pages."""
+        """The handler; an address that is no number where one belongs is nowhere."""
         handle = super().get_route_handler()
 
         async def answer(request: Request) -> Response:
-            request.state.as_page = refusal
             try:
                 return await handle(request)
             except NotLoggedIn:
                 return to_login(request)
-            except Problem as error:
-                return refusal(request, error.status, str(error))
-            except (LedgerError, Refused) as error:
-                return refusal(request, status_of(error), str(error))
-            except RequestValidationError as error:
-                faults = "; ".join(str(each["msg"]) for each in error.errors()[:5])
-                return refusal(request, HTTPStatus.NOT_FOUND, f"there is no such page: {faults}")
-            except HTTPException as error:
-                return refusal(request, error.status_code, str(error.detail))
+            except RequestValidationError:
+                raise Problem(HTTPStatus.NOT_FOUND, "there is no such page") from None
 
         return answer
-
-
-def refusal(request: Request, status: int, sentence: str) -> Response:
-    """A page that says what is refused, and why."""
-    return show(request, "refusal.html", status, status_code=int(status), sentence=sentence)
 
 
 def cookie_of(request: Request) -> str:
@@ -162,13 +140,13 @@ def posting(*scopes: Scope) -> Callable[..., Awaitable[Form]]:
         if scopes:
             require(visitor.caller, *scopes)
         require_own_page(request)
-        values = await read_form(request)
-        shown = request.headers.get(FORM_HEADER) or values.get(FORM_KEY)
-        if not isinstance(shown, str) or not hmac.compare_digest(shown.encode(), visitor.form_key.encode()):
+        words, files = await read_form(request)
+        shown = request.headers.get(FORM_HEADER) or words.get(FORM_KEY, "")
+        if not hmac.compare_digest(shown.encode(), visitor.form_key.encode()):
             raise Problem(
                 HTTPStatus.FORBIDDEN, "this form is not of your session; load its page again, and send it"
             )
-        return Form(visitor, values)
+        return Form(visitor, words, files)
 
     return found
 
@@ -183,21 +161,27 @@ def require_own_page(request: Request) -> None:
         raise Problem(HTTPStatus.FORBIDDEN, "this form was sent by a page of somebody else")
 
 
-async def read_form(request: Request) -> FormData:
-    """The fields and files of a form, in memory."""
+async def read_form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]:
+    """The fields and the files of a form, in memory."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
-        return await FormParser(request.headers, request.stream(), max_fields=MOST_FIELDS).parse()
-    if kind != "multipart/form-data":
-        return FormData()
-    limit = request.app.state.settings.body_limit
-    parser = InMemoryParser(
-        request.headers, request.stream(), max_files=1, max_fields=MOST_FIELDS, max_part_size=limit
-    )
-    try:
-        return await parser.parse()
-    except MultiPartException as error:
-        raise Problem(HTTPStatus.BAD_REQUEST, f"the form cannot be read: {error.message}") from None
+        sent = await FormParser(request.headers, request.stream(), max_fields=MOST_FIELDS).parse()
+    elif kind == "multipart/form-data":
+        limit = request.app.state.settings.body_limit
+        parser = InMemoryParser(
+            request.headers, request.stream(), max_files=1, max_fields=MOST_FIELDS, max_part_size=limit
+        )
+        try:
+            sent = await parser.parse()
+        except MultiPartException as error:
+            raise Problem(HTTPStatus.BAD_REQUEST, f"the form cannot be read: {error.message}") from None
+    else:
+        return {}, {}
+    words = {name: value for name, value in sent.items() if isinstance(value, str)}
+    chosen = {name: value for name, value in sent.items() if isinstance(value, UploadFile) and value.filename}
+    files = {name: await value.read() for name, value in chosen.items()}
+    await sent.close()
+    return words, files
 
 
 def to_login(request: Request) -> Response:
