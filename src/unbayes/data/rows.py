@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbayes.data.names import names_of
 from unbayes.data.refusal import Refused, reason
 
 if TYPE_CHECKING:
@@ -156,11 +157,9 @@ class ParquetRows(AbstractRows):
         return np.stack([self._column(table.column(name), name) for name in columns], axis=1)
 
     def words(self, column: str) -> list[str]:
-        """The cells of one column; of numbers, their digits."""
-        found = self._read([column]).column(column).to_pylist()
-        if (row := next((row for row, cell in enumerate(found) if cell in (None, "")), None)) is not None:
-            raise Refused(f"row {row} (from 0), column {column} of {self.path} must be a word, but is empty")
-        return [str(cell) for cell in found]
+        """The cells of one column; of whole numbers, their digits."""
+        cells = self._read([column]).column(column).to_pylist()
+        return names_of(cells, f"column {column} of {self.path}")
 
     def _read(self, columns: Sequence[str]):
         import pyarrow

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbayes.data.columns import choose_columns, require_found
+from unbayes.data.names import names_of
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import AbstractRows, open_rows
 
@@ -77,7 +78,7 @@ class Records:
         if not np.isfinite(numbers).all():
             row = int(np.flatnonzero(~np.isfinite(numbers).all(1))[0])
             raise Refused(f"rows must hold finite numbers, but row {row} (from 0) does not")
-        return cls(tuple(map(str, ids)), numbers)
+        return cls(tuple(names_of(ids, "ids")), numbers)
 
     @classmethod
     def of_table(cls, path: Path, columns: TableColumns) -> "Records":

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unbayes.data.names import names_of
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.errors import LedgerError
 from unbayes.ledger.keys import Keys
@@ -49,12 +50,16 @@ class Suppression:
             "digest": self._digest(self.requests),
         }
 
-    def keep(self, ids: Iterable[Any]) -> "np.ndarray":
-        """Which records to train on, shape (n,): those that are not listed."""
+    def keep(self, ids: Iterable[Any], what: str = "ids") -> "np.ndarray":
+        """Which records to train on, shape (n,): those that are not listed.
+
+        Identifiers are words or whole numbers, also where these were read as floats; others are refused, by a
+        sentence that calls them `what`.
+        """
         import numpy as np
 
-        listed = frozenset(self.digests)
-        return np.array([self.keys.digest("record", str(each)) not in listed for each in ids], bool)
+        listed, digest = frozenset(self.digests), self.keys.digest
+        return np.array([digest("record", name) not in listed for name in names_of(ids, what)], bool)
 
     def count(self, ids: Iterable[Any]) -> int:
         """How many of these records are listed."""
@@ -65,7 +70,7 @@ class Suppression:
         column = ids or self.ids
         if column not in frame.columns:
             raise LedgerError(f"the table must have a column {column}, which names records")
-        keep = self.keep(frame[column].to_list())
+        keep = self.keep(frame[column].to_list(), f"column {column}")
         return frame[keep] if hasattr(frame, "iloc") else frame.filter(keep)
 
     def filter_parquet(self, source: Path, out: Path, ids: str | None = None) -> int:
@@ -80,7 +85,7 @@ class Suppression:
             raise LedgerError(f"{source} must have a column {column}, which names records")
         with replacing(out) as target, parquet.ParquetWriter(target, file.schema_arrow) as writer:
             for batch in file.iter_batches():
-                keep = self.keep(batch.column(column).to_pylist())
+                keep = self.keep(batch.column(column).to_pylist(), f"column {column} of {source}")
                 dropped += int((~keep).sum())
                 writer.write_batch(batch.filter(array(keep)))
         return dropped
