@@ -92,6 +92,29 @@ def test_who_is_set_aside_leaves_a_record_to_the_next(logistic, setting):
     assert ledger.current("m").erased == 1
 
 
+@pytest.mark.parametrize("end", [RequestState.DENIED, RequestState.WITHDRAWN])
+def test_what_waits_for_a_new_model_can_be_ended(logistic, setting, end):
+    ledger, y = logistic
+    many = [int(row) for row in np.argsort(setting.x[:, 0])[:150]]
+    number = request(ledger, rows_of(setting, many, [setting.ids[row] for row in many], y))
+    assert ledger.apply("m").needs_retrain.keys() == {number}
+    assert len(ledger.suppressed("m").digests) == 150
+    if end is RequestState.DENIED:
+        ledger.deny(number, "a ground")
+    else:
+        ledger.withdraw(number)
+    found = ledger.show(number)
+    assert (found.state, found.hold) == (end, None)
+    assert found.ended is not None
+    with ledger._desk.reading() as store:
+        assert list(store.payloads([found])) == []
+        assert store.to_shred() == []
+    assert ledger._desk.keys.is_destroyed(found.secret_id)
+    assert ledger.suppressed("m").digests == ()
+    assert ledger.apply("m").requests == ()
+    ledger.verify_log()
+
+
 def test_rows_that_the_model_does_not_take(logistic, setting):
     ledger, y = logistic
     wrong = Records.of_arrays(setting.x[[0]], [7.25], ["record-0"])

@@ -38,7 +38,12 @@ FOLLOWING = {
         RequestState.DENIED,
         RequestState.WITHDRAWN,
     },
-    RequestState.NEEDS_RETRAIN: {RequestState.APPROVED, RequestState.APPLIED, RequestState.WITHDRAWN},
+    RequestState.NEEDS_RETRAIN: {
+        RequestState.APPROVED,
+        RequestState.APPLIED,
+        RequestState.DENIED,
+        RequestState.WITHDRAWN,
+    },
     RequestState.APPLIED: {RequestState.REPORTED},
     RequestState.REPORTED: {RequestState.CLOSED},
     RequestState.CLOSED: set(),
