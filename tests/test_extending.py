@@ -337,6 +337,7 @@ def test_fit_and_unlearn_take_an_added_posterior():
     assert isinstance(ub.Auto().choose(full, problem.model)[0], ub.BankReverseKL)
 
 
+@pytest.mark.long
 def test_too_much_evidence_is_refused_only_where_log_concavity_is_declared():
     """The same density and the same records, four times over; only what the class declares differs."""
     problem, boastful = robust(), robust(BoastfulStudent).model

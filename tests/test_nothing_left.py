@@ -64,6 +64,7 @@ def test_no_erased_row_is_reachable_from_a_result(method, family):
     assert rows_found(result, x[60:]) == result.memory.size > 0
 
 
+@pytest.mark.long
 def test_sums_hold_no_row():
     """Neither those that training keeps, of anybody, nor what a result hands on, nor statistics."""
     x, y = records()
@@ -103,6 +104,7 @@ def test_no_row_is_reachable_from_statistics():
         assert rows_found(statistics, x) == 0
 
 
+@pytest.mark.long
 def test_no_erased_row_is_reachable_from_an_estimator():
     linear = pytest.importorskip("unbayes.adapters.sklearn")
     x, y = records()
@@ -206,6 +208,7 @@ def test_kept_programs_hold_no_rows(tmp_path, everything):
     assert bool(holding) is everything
 
 
+@pytest.mark.long
 def test_programs_are_kept_where_the_environment_says_or_not_at_all(tmp_path):
     base = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "UNBAYES_"))}
     code = "import jax, unbayes as ub; ub.FullGaussian; print(jax.config.jax_compilation_cache_dir)"

@@ -116,6 +116,7 @@ def test_refit_starts_afresh(name):
     assert estimator.unlearn(X[left][:5], y[left][:5]).last_unlearning_.records == 5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["linear", "softmax", "process classes"])
 def test_the_callers_setting_of_jax_is_neither_used_nor_changed(name):
     X, y = data(name)

@@ -51,6 +51,7 @@ def test_requests_in_any_order_and_number_end_where_one_does():
         )
 
 
+@pytest.mark.long
 def test_the_public_memory_is_that_of_the_remaining_records(tmp_path):
     X, y = data("sums")
     gone, left = erase("sums")
@@ -130,6 +131,7 @@ def test_fewer_directions_of_more_records(records, directions):
     assert _affordable(ub.softmax_regression(features=2, classes=3), records) == ub.Coreset(100)
 
 
+@pytest.mark.long
 def test_weights_count_in_sums():
     """A record of weight two is two records."""
     X, y = data("logistic")

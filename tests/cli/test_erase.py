@@ -356,6 +356,7 @@ def test_the_exit_codes_are_in_the_help(unbayes):
     assert "20 it was written, but retrain 21 no posterior was found" in shown
 
 
+@pytest.mark.long
 def test_double_precision_in_a_new_process(files, rows, out):
     """A file of float64, in a process whose JAX starts with float32."""
     command = ["erase", files.full, rows, "--out", out]

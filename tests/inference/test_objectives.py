@@ -162,6 +162,7 @@ def test_cross_entropy_is_least_at_the_weighted_moments():
         np.testing.assert_allclose(leaf, 0, atol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("total", [1.0, 0.3])
 def test_cross_entropy_of_a_dense_gaussian_is_that_of_its_density(total, dtype):
     keys = jax.random.split(KEY, 3)

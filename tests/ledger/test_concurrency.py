@@ -59,6 +59,7 @@ def submit_and_apply(processes, tmp_path, db, people, records):
     )
 
 
+@pytest.mark.long
 def test_many_submit_while_two_apply(processes, tmp_path, db):
     submit_and_apply(processes, tmp_path, db, people=120, records=800)
 

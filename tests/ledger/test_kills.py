@@ -83,6 +83,7 @@ def torment_and_check(processes, folder, kills, people, records, db=None, meanwh
     assert sum(killed.values()) >= kills
 
 
+@pytest.mark.long
 def test_killed_at_random_moments(processes, tmp_path):
     torment_and_check(processes, tmp_path, kills=50, people=60, records=400)
 
@@ -124,6 +125,7 @@ def die_at_every_point_of_a_clerk(processes, folder, step, db=None, together=2):
     return deaths
 
 
+@pytest.mark.long
 def test_killed_at_points_of_what_a_clerk_does(processes, tmp_path, monkeypatch):
     monkeypatch.setattr(keys, "KEYS_A_SHEET", 2)
     assert die_at_every_point_of_a_clerk(processes, tmp_path, step=5) > 10

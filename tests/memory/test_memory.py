@@ -96,6 +96,7 @@ def test_a_memory_that_cannot_be_kept_is_refused():
         ub.fit(ub.BetaBernoulli(ub.Beta(1.0, 1.0)), np.array([1, 0]), memory=2, key=KEY)
 
 
+@pytest.mark.long
 def test_influence_is_the_share_of_precision():
     problem, full = logistic(), trained(logistic)
     evidence = problem.model.encode(problem.full)
@@ -153,6 +154,7 @@ def test_rows_from_a_table_with_six_decimals_leave_the_memory(roster, dtype):
     assert distance.min() > 1e-3
 
 
+@pytest.mark.long
 def test_close_rows_are_not_mistaken_for_each_other(dtype):
     """Rows that agree to three digits, in single precision too: only the erased ones leave."""
     rng = np.random.default_rng(5)

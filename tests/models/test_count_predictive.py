@@ -104,6 +104,7 @@ def test_few_counts_of_a_wide_rate(mean, scale):
     np.testing.assert_allclose(own, expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.long
 def test_probabilities_keep_their_digits_at_large_counts(dtype):
     """The terms of y f − eᶠ − log y! are 10⁷ here; in float32 their sum would be off by one."""
     log_rates = np.log(np.array([[1e6]])).astype(dtype)

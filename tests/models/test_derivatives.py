@@ -271,6 +271,7 @@ def test_derivatives_of_a_density(along):
         assert_close(dense(found), expected[: order - 2], 1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["logistic", "softmax", "density"])
 def test_derivatives_do_not_depend_on_chunks_or_padding(name, monkeypatch):
     model, records = (QUARTIC, ROWS) if name == "density" else (MODELS[name][0], (INPUTS, MODELS[name][1]))
@@ -318,6 +319,7 @@ def test_fifth_derivatives_turn_with_the_leading_directions():
     assert not np.any(expected[2])
 
 
+@pytest.mark.long
 def test_fifth_derivatives_go_along_the_leading_directions(monkeypatch):
     monkeypatch.setattr("unbayes.models.derivatives.LARGEST_FIFTH_DIRECTIONS", 1)
     model, targets = MODELS["logistic"]

@@ -80,6 +80,7 @@ def test_sums_do_not_depend_on_chunks(monkeypatch):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13), parts, whole)
 
 
+@pytest.mark.long
 def test_higher_derivatives_have_their_closed_form():
     model, (_, gaussian), half = hyperbolic(), gaussians(2), Half(2)
     evidence, nodes = model.encode(RECORDS), grid(2, 20)
@@ -122,6 +123,7 @@ def test_quasi_random_nodes_give_third_and_fourth_derivatives_to_a_few_percent()
         np.testing.assert_allclose(whole, whole.transpose(axes), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", [3, 4])
 def test_a_single_node_gives_the_derivatives_at_the_mean(order):
     model, (_, gaussian) = hyperbolic(), gaussians(2)
@@ -133,6 +135,7 @@ def test_a_single_node_gives_the_derivatives_at_the_mean(order):
     assert found.order == order
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("belief", gaussians(2), ids=["diagonal", "full"])
 def test_what_single_records_give_agrees_with_their_sites(belief):
     model, nodes = hyperbolic(), grid(2, 8)

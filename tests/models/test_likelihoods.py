@@ -153,6 +153,7 @@ def test_probit_derivatives_are_the_integrals(scale):
         assert float(curvature[row]) == pytest.approx(bend, rel=1e-4)
 
 
+@pytest.mark.long
 def test_probit_curvature_keeps_its_digits_far_out(dtype):
     """−(log Φ)'' → 1 − 1/f²; in float32, the difference of φ/Φ and −f has no digits left at f = −3000."""
     f = jnp.array([-30.0, -3000.0], dtype)
@@ -172,6 +173,7 @@ def test_probabilities_of_the_wrong_class_never_become_zero(dtype):
     assert np.isfinite(certain.kl(swapped)).all()
 
 
+@pytest.mark.long
 def test_student_predictive_is_the_integral():
     one, other = (
         StudentTLikelihood(0.7, 4.0).gaussian_predictive(jnp.asarray(MEANS + shift), jnp.asarray(VARIANCES))
@@ -193,6 +195,7 @@ def test_student_predictive_is_the_integral():
     np.testing.assert_allclose(one.kl(other), expected, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_softplus_counts_are_mixtures_of_poisson_distributions():
     predictive = SoftplusPoissonLikelihood().gaussian_predictive(jnp.asarray(MEANS), jnp.asarray(VARIANCES))
     for row, (mean, variance) in enumerate(zip(MEANS, VARIANCES, strict=True)):
@@ -200,6 +203,7 @@ def test_softplus_counts_are_mixtures_of_poisson_distributions():
         assert float(predictive.log_prob(jnp.full(3, 2.0))[row]) == pytest.approx(np.log(chance), rel=1e-6)
 
 
+@pytest.mark.long
 def test_softplus_derivatives_keep_their_digits(dtype):
     """Far below zero softplus(f) is eᶠ, and −(log softplus)'' is ½ eᶠ; log p is that of y = 1."""
     f = jnp.array([-40.0, -12.0, -6.999], dtype)
@@ -280,6 +284,7 @@ def test_classes_are_at_least_two():
         CategoricalLikelihood(1)
 
 
+@pytest.mark.long
 def test_weights_multiply_everything_but_predictions():
     plain, weighted = BernoulliLikelihood(), WeightedLikelihood(BernoulliLikelihood())
     mean, variance = jnp.array([-1.0, 0.3, 2.0]), jnp.array([0.1, 1.0, 5.0])

@@ -169,6 +169,7 @@ class Shifted(RawFeatures):
         return 0.7 * x[:, 0] - 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("posterior", gaussians(2), ids=["diagonal", "full"])
 def test_a_known_part_of_f_is_one_more_coefficient(posterior):
     """Known values 0.7 and −0.2 of the coefficients are added to their mean."""

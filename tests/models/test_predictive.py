@@ -76,6 +76,7 @@ def test_any_posterior_by_its_draws(model, targets):
     np.testing.assert_allclose(np.exp(sampled.log_prob(y)), exact, rtol=0, atol=4.5 * at_most)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["logistic", "svgp"])
 def test_log_predictive_is_that_of_the_predictive_distribution(name):
     """Where θ leaves f open, the log-likelihood of θ is a bound, and its average over θ would be too low."""

@@ -59,6 +59,7 @@ def test_products_by_blocks_are_those_of_whole_matrices(size):
     np.testing.assert_allclose(lengths, ((design @ factor) ** 2).sum(1), rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1, 20, LARGEST_SUBSTITUTED + 1, 100])
 def test_inverses_of_triangular_matrices(size, dtype):
     factor = triangular(size, dtype)

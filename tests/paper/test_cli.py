@@ -50,6 +50,7 @@ def _without_data(lab):
     raise DataMissing("banknotes are needed")
 
 
+@pytest.mark.long
 def test_missing_data_end_a_single_run_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "banknote", EXPERIMENTS["banknote"]._replace(run=_without_data))
     alone = RUNNER.invoke(cli.app, ["reproduce", "banknote", "--output", str(tmp_path)])

@@ -17,6 +17,7 @@ from .bent import bent_flow, frame
 FORMS = pytest.mark.parametrize("inverse", [True, False], ids=["inverse", "masked"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("inverse", "permutation"), [(True, "reverse"), (True, "random"), (True, "none"), (False, "none")]
 )
@@ -44,6 +45,7 @@ def test_density_is_noise_over_jacobian(inverse, permutation):
         assert abs(bend[0, 1]) > 1e-2
 
 
+@pytest.mark.long
 def test_starts_at_a_frame_that_is_never_trained():
     gaussian = frame(2)
     flow = AutoregressiveFlow(gaussian, key=jr.key(3), layers=2, width=6)

@@ -40,6 +40,7 @@ def textbook_kl(p, q):
     return 0.5 * (spread - len(m) + log_det_q - log_det_p)
 
 
+@pytest.mark.long
 @over_families
 def test_density_and_entropy_are_those_of_scipy(family, dtype):
     gaussian = MAKE[family](MEAN.astype(dtype), ROOT.astype(dtype))

@@ -83,6 +83,7 @@ def _cells(row: PosteriorExample, u):
     return jax.vmap(row.cover)(u), jnp.abs(stretch) / len(u)
 
 
+@pytest.mark.long
 def test_density_integrates_to_one(measured):
     assert float(measured.cell_probability.sum()) == pytest.approx(1, abs=1e-3)
 
@@ -116,6 +117,7 @@ def test_entropy_is_that_of_the_density(measured):
     assert float(measured.posterior.entropy()) == pytest.approx(float(expected), abs=2e-3)
 
 
+@pytest.mark.long
 def test_vmap_over_posteriors_changes_nothing(measured):
     theta = measured.draws[0, :4]
     arrays, rest = eqx.partition(measured.posterior, eqx.is_array)
@@ -200,6 +202,7 @@ def test_natural_parameters_round_trip(row):
     close(moved.with_natural(jax.tree.map(lambda a: a / 1.5, moved.natural)), posterior)
 
 
+@pytest.mark.long
 @over(EXPONENTIAL)
 def test_evidence_left_counts_what_was_taken(row):
     prior, evidence = row.make(), row.evidence()

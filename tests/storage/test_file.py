@@ -189,6 +189,7 @@ def assert_refused(path, match, **arguments):
 
 
 class TestRoundTrip:
+    @pytest.mark.long
     @pytest.mark.parametrize("name", POSTERIORS)
     def test_posterior(self, name, dtype, path):
         posterior = POSTERIORS[name]()
@@ -268,6 +269,7 @@ class TestRoundTrip:
 
 
 class TestOtherSessions:
+    @pytest.mark.long
     def test_a_new_process_knows_every_class(self, tmp_path):
         """Nothing but `load` is used there, so nothing else has imported what a file holds."""
         for name, make in POSTERIORS.items():

@@ -59,6 +59,7 @@ def test_natural_gradients_reach_a_stationary_point(name, family, dtype):
     assert np.all(np.diff(result.trace) >= -1e-4 * np.abs(result.trace[1:]))
 
 
+@pytest.mark.long
 def test_stationary_means_no_direction_goes_up():
     """The gradient of the quadrature ELBO, taken by automatic differentiation, vanishes."""
     problem = logistic()
@@ -68,6 +69,7 @@ def test_stationary_means_no_direction_goes_up():
         np.testing.assert_allclose(jnp.tril(jnp.atleast_2d(leaf)), 0, atol=1e-4)
 
 
+@pytest.mark.long
 def test_one_dimension_against_brute_force():
     """Gamma shape: the best Gaussian by a general-purpose optimiser on a dense grid."""
     make, y = MODELS["gamma shape"]
@@ -226,6 +228,7 @@ def test_a_depth_of_mixing_must_be_a_count(depth):
         ub.fit(problem.model, problem.full, method=ub.NaturalGradientVI(mixing=depth), key=KEY)
 
 
+@pytest.mark.long
 def test_a_dense_prior_away_from_zero_counts_in_full():
     """Training computes its precision once; the ELBO that it reports is the one of `objectives`."""
     root = np.array([[0.5, 0, 0], [0.3, 0.8, 0], [-0.2, 0.1, 1.5]])

@@ -26,6 +26,7 @@ def test_a_fifth_of_the_passes_of_a_cold_start(scenario):
     assert parameter_kl(warm.posterior, cold.posterior).value < 1e-4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("family", [ub.FullGaussian, ub.DiagonalGaussian])
 def test_a_stream_is_the_same_as_all_at_once(family):
     problem = logistic(erased=50)

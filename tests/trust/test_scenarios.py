@@ -27,6 +27,7 @@ def test_nothing_harmful_is_trusted(name):
             assert after <= before + NEGLIGIBLE or not result.trusted
 
 
+@pytest.mark.long
 def test_what_is_measured():
     problem = PROBLEMS["counts, random third"]
     full = ub.fit(problem.model, problem.full, key=KEY)

@@ -67,6 +67,7 @@ def test_what_is_exact_is_exact(method):
     np.testing.assert_allclose(result.posterior.covariance, retrained.covariance, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["eubo", "reverse KL", "reverse KL, bank"])
 def test_bimodal_example_of_the_paper(name):
     """Optima by quadrature: EUBO N(0.0697, 1.0079²), reverse KL N(0.0629, 1.0243²)."""

@@ -206,6 +206,7 @@ class TestWithoutARoster:
 
 
 class TestWhatStays:
+    @pytest.mark.long
     def test_inducing_inputs_that_are_erased_records_are_named(self):
         x, y = logistic().full
         model = ub.sparse_gp(x[:10], ub.SquaredExponential(1.0, 1.0), ub.BernoulliLikelihood(), jitter=1e-6)

@@ -112,6 +112,7 @@ def test_impossible_records_ask_for_retraining():
             ub.unlearn(full, model, np.zeros(2), method=method, key=KEY)
 
 
+@pytest.mark.long
 def test_a_small_bank_in_many_dimensions_is_doubted():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 40))

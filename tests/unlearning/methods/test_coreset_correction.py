@@ -152,6 +152,7 @@ def test_more_records_than_were_trained_on_are_refused():
         ub.unlearn(full.posterior, problem.model, problem.erased, memory=3, key=KEY)
 
 
+@pytest.mark.long
 def test_single_precision():
     with jax.enable_x64(False):
         problem = logistic(erased=40)

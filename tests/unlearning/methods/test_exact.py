@@ -88,6 +88,7 @@ def test_erasing_more_than_was_seen_is_refused(name):
         ub.unlearn(full, model, records, method=ub.Exact(), key=KEY)
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.booleans(), min_size=2, max_size=30), st.data())
 def test_order_and_split_of_requests_do_not_matter(outcomes, data):
@@ -104,6 +105,7 @@ def test_order_and_split_of_requests_do_not_matter(outcomes, data):
     np.testing.assert_allclose(jnp.stack(step_by_step.natural), jnp.stack(at_once.natural), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_table_is_conjugate_to_any_model(dtype):
     """Discrete θ: p(θ|D_r) by dividing the table is p(θ|D_r) by Bayes' rule on D_r."""
     model = ub.logistic_regression(1, bias=False)

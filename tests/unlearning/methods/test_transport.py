@@ -57,6 +57,7 @@ def test_the_map_takes_one_gaussian_to_the_other():
     np.testing.assert_allclose(moved, jax.vmap(after.colour)(noise), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_batches_add_up():
     problem, flow = logistic(), _flow().posterior
     parts = [take(problem.erased, rows) for rows in (np.arange(7), np.arange(7, 20))]
