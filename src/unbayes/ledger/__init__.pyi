@@ -22,3 +22,4 @@ from .signing import PublicKey as PublicKey
 from .states import RequestState as RequestState
 from .suppression import Suppression as Suppression
 from .verify import verify_report as verify_report
+from .webhook import signature_is_valid as signature_is_valid

@@ -20,6 +20,7 @@ from unbayes.ledger.issuing import finish
 from unbayes.ledger.lease import leased
 from unbayes.ledger.log import Happening
 from unbayes.ledger.records import Records
+from unbayes.ledger.showing import ShownProgress
 from unbayes.ledger.states import RequestState
 from unbayes.ledger.store import Store
 
@@ -106,14 +107,14 @@ class Refusal:
 def apply(desk: Desk, name: str, progress: Any = None) -> Applied:
     """Take the records of all approved requests out of a model: a new version, in one step."""
     finish(desk)
-    with leased(desk, name) as (model, epoch):
+    with leased(desk, name, "taking records out") as (model, epoch):
         work = _read(desk, model)
         if not work.waiting and not work.unreadable:
             if model.wanted is not None:
                 with desk.writing() as store:
                     store.wish_granted(model)
             return Applied(name, model.head)
-        outcome, total = _solve(work, progress)
+        outcome, total = _solve(work, ShownProgress(desk, model, epoch, progress))
         applied = _write(desk, work, epoch, outcome, total)
     finish(desk)
     return applied

@@ -14,6 +14,7 @@ from unbayes.ledger.events import EventKind
 from unbayes.ledger.lease import leased
 from unbayes.ledger.log import Happening
 from unbayes.ledger.records import Records, find_columns
+from unbayes.ledger.showing import ShownProgress
 from unbayes.ledger.states import TAKEN_OUT, RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import NOTE, suppressed
@@ -140,7 +141,7 @@ def rebase(desk: Desk, name: str, file: Path) -> Version:
         model = store.model(name)
     if (len(model.columns.inputs) if taken is not None else None) != taken:
         raise LedgerError(f"{file} must take the {len(model.columns.inputs)} inputs of {name}, got {taken}")
-    with leased(desk, name) as (model, epoch):
+    with leased(desk, name, "replacing the base") as (model, epoch):
         left_out = _left_out(desk, name, notes.get(NOTE))
         return _replace_base(desk, model, epoch, BASE, data, findings, left_out)
 
@@ -149,7 +150,7 @@ def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Vers
     """Train the current version on with the remaining records: a new base, without the errors of the old."""
     from unbayes.ledger import solving
 
-    with leased(desk, name) as (model, epoch):
+    with leased(desk, name, "training on") as (model, epoch):
         with desk.reading() as store:
             data = read_file(desk, store, model, model.head)
         records = Records.of_table(remaining, model.columns)
@@ -160,7 +161,8 @@ def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Vers
                 "unbayes suppressed --filter takes them out"
             )
         with solving.opened(data, model) as base:
-            refined = base.refined(base.saved, records, progress)
+            shown = ShownProgress(desk, model, epoch, progress)
+            refined = base.refined(base.saved, records, shown)
             new = solving.to_bytes(refined._replace(notes=None))
             findings = _findings(dataclasses.replace(base, saved=refined))
         return _replace_base(desk, model, epoch, REFINED, new, findings, set(listed.requests))

@@ -16,14 +16,18 @@ from unbayes.ledger.clock import to_text
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model
 from unbayes.ledger.errors import DatabaseProblem, Locked
+from unbayes.ledger.showing import shown_progress
 
 # Longer than an apply takes, and short enough that a killed worker does not hold up a deadline.
 LEASE = datetime.timedelta(minutes=10)
 
 
 @contextlib.contextmanager
-def leased(desk: Desk, name: str) -> Iterator[tuple[Model, int]]:
-    """The model as it is now, and the epoch under which it may be changed within the block."""
+def leased(desk: Desk, name: str, what: str) -> Iterator[tuple[Model, int]]:
+    """The model as it is now, and the epoch under which it may be changed within the block.
+
+    `what` says to others what is being done, until `ShownProgress` says more.
+    """
     process = os.getpid()
     holder = f"{socket.gethostname()}:{process}:{_start(process)}:{secrets.token_hex(4)}"[-100:]
     with desk.writing() as store:
@@ -31,7 +35,7 @@ def leased(desk: Desk, name: str) -> Iterator[tuple[Model, int]]:
         if _is_dead(model.lease_holder):
             store.drop_lease(model, model.epoch)
         until = to_text(desk.clock() + LEASE)
-        epoch = store.take_lease(model, holder, until, latest=until)
+        epoch = store.take_lease(model, holder, until, until, shown_progress(what))
         if epoch is None:
             raise Locked(f"somebody else is at work on {name}, until {model.lease_until} at the latest")
         model = store.model(name)

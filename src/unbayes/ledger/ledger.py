@@ -19,6 +19,7 @@ from unbayes.ledger.entities import Model, ModelSettings, Request, Version
 from unbayes.ledger.errors import Conflict, LedgerError, NoLedger, NotFound
 from unbayes.ledger.events import EventKind
 from unbayes.ledger.figures import Statistics
+from unbayes.ledger.hooks import Hooks
 from unbayes.ledger.intake import Submission
 from unbayes.ledger.keys import Keys
 from unbayes.ledger.log import Happening, LogState
@@ -100,6 +101,11 @@ class Ledger:
     def tokens(self) -> Tokens:
         """Who may use the service, and for what."""
         return Tokens(self._desk)
+
+    @property
+    def hooks(self) -> Hooks:
+        """Who is told of events."""
+        return Hooks(self._desk)
 
     @property
     def log(self) -> Log:

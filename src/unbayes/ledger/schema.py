@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 # The newest migration.
@@ -243,6 +244,8 @@ hook = Table(
     sqlite_autoincrement=True,
 )
 
+_WAITING = text("next_try IS NOT NULL")
+
 # The outbox: an event that a hook is told of, written together with the event.
 delivery = Table(
     "delivery",
@@ -254,5 +257,5 @@ delivery = Table(
     Column("next_try", String(27)),
     Column("delivered", String(27)),
     Column("error", String(200)),
-    Index("ix_delivery_next_try", "next_try"),
+    Index("ix_delivery_waiting", "hook_id", "sequence", sqlite_where=_WAITING, postgresql_where=_WAITING),
 )

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unbayes.ledger import log, schema
+from unbayes.ledger import log, outbox, schema
 from unbayes.ledger.clock import to_text
 from unbayes.ledger.entities import Model, Request, Version
 from unbayes.ledger.errors import Conflict, NotFound
@@ -64,8 +64,9 @@ class Store:
     # Events
 
     def note(self, *happenings: Happening) -> list[int]:
-        """Write events at the end of the log."""
-        return log.append(self.connection, self.now, happenings)
+        """Write events at the end of the log, and into the outbox."""
+        places = log.append(self.connection, self.now, happenings)
+        return outbox.post(self.connection, self.now, happenings, places)
 
     # Settings
 
@@ -131,7 +132,9 @@ class Store:
         row = {"name": name, "registered": self.now, "head": 1, "epoch": 0, **texts}
         return self.run(schema.model.insert().returning(schema.model.c.id), row).scalar_one()
 
-    def take_lease(self, model: Model, holder: str, until: str, latest: str) -> int | None:
+    def take_lease(
+        self, model: Model, holder: str, until: str, latest: str, progress: str | None = None
+    ) -> int | None:
         """Become the one who works on a model; the new epoch, or None while somebody else does.
 
         A lease that ends later than any could, because a clock was put back, counts as ended.
@@ -139,13 +142,14 @@ class Store:
         held = schema.model.c.lease_until
         free = sa.or_(held.is_(None), held <= self.now, held > latest)
         mine = schema.model.update().where(schema.model.c.id == model.id, free)
-        change = mine.values(lease_holder=holder, lease_until=until, epoch=schema.model.c.epoch + 1)
+        epoch = schema.model.c.epoch + 1
+        change = mine.values(lease_holder=holder, lease_until=until, progress=progress, epoch=epoch)
         return self.run(change.returning(schema.model.c.epoch)).scalar()
 
     def drop_lease(self, model: Model, epoch: int) -> None:
         """Let go of a lease, unless somebody else has it now."""
         mine = schema.model.update().where(schema.model.c.id == model.id, schema.model.c.epoch == epoch)
-        self.run(mine.values(lease_holder=None, lease_until=None))
+        self.run(mine.values(lease_holder=None, lease_until=None, progress=None))
 
     def move_head(self, model: Model, epoch: int, to: int) -> None:
         """Compare and swap: only if nobody moved the head or took the lease in the meantime."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from unbayes._replace import replacing
-from unbayes.ledger import schema
+from unbayes.ledger import outbox, schema
 from unbayes.ledger.bases import read_file
 from unbayes.ledger.clock import to_text
 from unbayes.ledger.database import Database
@@ -44,14 +44,15 @@ class Finding:
 
 
 def collect(desk: Desk) -> dict[str, int]:
-    """Finish what was left undone, and delete the details of requests that ended long ago."""
+    """Finish what was left undone, and delete details of requests that ended, and deliveries, long ago."""
     closed = finish(desk)
     before = to_text(desk.clock() - RETENTION)
     with desk.writing() as store:
         ended = sa.select(schema.request.c.id).where(schema.request.c.ended < before)
         events = sa.select(schema.event.c.sequence).where(schema.event.c.request_id.in_(ended))
         forgotten = store.run(schema.opening.delete().where(schema.opening.c.sequence.in_(events))).rowcount
-    return {"closed": closed, "forgotten": forgotten}
+        told = outbox.forget(store.connection, desk.clock())
+    return {"closed": closed, "forgotten": forgotten, "told": told}
 
 
 def examine(desk: Desk) -> list[Finding]:

@@ -45,7 +45,15 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["hook_id"], ["hook.id"], name=op.f("fk_delivery_hook_id_hook")),
         sa.PrimaryKeyConstraint("hook_id", "sequence", name=op.f("pk_delivery")),
     )
-    op.create_index("ix_delivery_next_try", "delivery", ["next_try"], unique=False)
+    waiting = sa.text("next_try IS NOT NULL")
+    op.create_index(
+        "ix_delivery_waiting",
+        "delivery",
+        ["hook_id", "sequence"],
+        unique=False,
+        sqlite_where=waiting,
+        postgresql_where=waiting,
+    )
     op.add_column("model", sa.Column("wanted", sa.String(length=27), nullable=True))
     op.add_column("model", sa.Column("progress", sa.Text(), nullable=True))
     op.create_index("ix_request_client_id", "request", ["client", "id"], unique=False)
