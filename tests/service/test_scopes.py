@@ -46,6 +46,9 @@ WANTED = {
     "GET /v1/tokens": "admin",
     "POST /v1/tokens": "admin",
     "DELETE /v1/tokens/{number}": "admin",
+    "GET /v1/hooks": "admin",
+    "POST /v1/hooks": "admin",
+    "DELETE /v1/hooks/{number}": "admin",
 }
 
 

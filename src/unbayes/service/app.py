@@ -56,8 +56,8 @@ def create_app(ledger: Ledger, settings: ServiceSettings | None = None, *, log: 
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Hosts, names=settings.hosts)
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(SecureHeaders, settings=settings)
     app.add_middleware(Observe, metrics=app.state.metrics, log=log)
+    app.add_middleware(SecureHeaders, settings=settings)
     app.add_middleware(RefusalPages)
     return app
 

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unbayes.service.logs import where
@@ -20,7 +21,7 @@ GONE = 499
 
 
 class Observe:
-    """The outermost layer."""
+    """Around all but the headers."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, log: Any = None):
         self.app, self._metrics, self._log = app, metrics, log
@@ -41,6 +42,8 @@ class Observe:
 
         try:
             await self.app(scope, receive, sending)
+        except ClientDisconnect:
+            pass
         except Exception as error:
             self._say("error", request_id=number, error=type(error).__name__, where=where(error))
             if status == GONE:

@@ -78,6 +78,8 @@ class Identities:
             if (is_old or name not in self._keys) and now - self._tried > AGAIN_SECONDS:
                 self._tried = now
                 self._keys, self._asked = self._ask(), now
+            if not self._keys:
+                raise _silence()
             if name not in self._keys:
                 raise Refusal("the token is signed by a key that the issuer does not have")
             algorithm, key = self._keys[name]
@@ -100,8 +102,12 @@ class Identities:
         except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
             if self._keys:
                 return self._keys
-            sentence = "the issuer of identities does not answer as it should; try again later"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence, {"Retry-After": "30"}) from error
+            raise _silence() from error
+
+
+def _silence() -> Problem:
+    sentence = "the issuer of identities does not answer as it should; try again later"
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence, {"Retry-After": "30"})
 
 
 def _json(client: httpx.Client, address: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What an operator chooses for the service."""
 
 import dataclasses
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +39,9 @@ class OIDC:
     leeway: float = 30.0
 
     def __post_init__(self):
-        if not self.issuer.startswith(("https://", "http://127.0.0.1", "http://localhost", "http://[::1]")):
+        parsed = urllib.parse.urlsplit(self.issuer)
+        is_local = parsed.scheme == "http" and parsed.hostname in ("127.0.0.1", "localhost", "::1")
+        if not parsed.hostname or not (parsed.scheme == "https" or is_local):
             raise LedgerError(f"the issuer must have an address with https, got {self.issuer!r}")
         if not self.audience:
             raise LedgerError("audience must name whom the issuer's tokens are made for, but is empty")

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 
 def routers() -> list[APIRouter]:
     """All of them."""
-    from unbayes.service.api import health, log, models, requests, statistics, submitting, tokens
+    from unbayes.service.api import health, hooks, log, models, requests, statistics, submitting, tokens
 
-    kinds = (health, models, submitting, requests, log, statistics, tokens)
+    kinds = (health, models, submitting, requests, log, statistics, tokens, hooks)
     return [kind.router for kind in kinds]

@@ -206,8 +206,11 @@ class HookAnswer(Answer):
 
     id: int
     url: str
-    kinds: list[str]
+    kinds: list[str] = Field(description="Of the events that are told; all where it is empty.")
     created: Time
+    waiting: int = Field(description="Events that it is still to be told of.")
+    given_up: int = Field(description="Events that it was not told of in time.")
+    error: str | None = Field(description="Why the next one was not delivered at the last try.")
 
 
 class HooksAnswer(Answer):
