@@ -62,7 +62,8 @@ def visit(browser, address, *, dark=False, size=DESKTOP, scale=1):
     watch = Watch(context, address)
     try:
         yield context.new_page()
-        assert watch.found == []
+        if watch.found:
+            raise AssertionError("\n".join(watch.found))
     finally:
         context.close()
 

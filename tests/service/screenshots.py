@@ -27,8 +27,8 @@ PAGES = {
     "model": "/models/credit-risk",
     "churn": "/models/churn",
     "requests": "/requests",
-    "request": "/requests/9",
-    "received": "/requests/16",
+    "request": "/requests/10",
+    "received": "/requests/9",
     "held": "/requests/12",
     "retrain": "/requests/11",
     "denied": "/requests/13",
@@ -39,9 +39,9 @@ PAGES = {
 }
 # Pages of the documentation, with how much of them is shown.
 SHOWN = {
-    "overview": (DESKTOP, 900),
-    "model": (DESKTOP, 1180),
-    "request": (DESKTOP, 980),
+    "overview": (DESKTOP, 1180),
+    "model": (DESKTOP, 1060),
+    "request": (DESKTOP, 1100),
     "phone": (PHONE, 844),
 }
 
