@@ -159,6 +159,18 @@ def test_tokens(client, ledger):
     assert ledger.tokens.find(new.token) is None
 
 
+def test_hooks(client, ledger):
+    new = client.hooks.add("https://app.example.org/told", ["request_closed"])
+    assert new.secret not in repr(new)
+    (hook,) = client.hooks.all()
+    assert (hook.id, hook.url, hook.kinds) == (new.id, new.url, ("request_closed",))
+    client.hooks.add("https://app.example.org/everything")
+    client.hooks.remove(new.id)
+    assert [each.url for each in ledger.hooks.all()] == ["https://app.example.org/everything"]
+    with pytest.raises(NotFound, match="no hook 1"):
+        client.hooks.remove(new.id)
+
+
 def test_the_current_model_is_loaded_once(client, ledger, setting, tmp_path):
     place = tmp_path / "current.unbayes"
     found = client.current("m")
@@ -482,6 +494,8 @@ def test_it_reads_all_that_the_service_says(address, ledger):
         answers.Suppression: "SuppressionAnswer",
         answers.Token: "TokenAnswer",
         answers.NewToken: "NewTokenAnswer",
+        answers.Hook: "HookAnswer",
+        answers.NewHook: "NewHookAnswer",
     }
     for own, theirs in pairs.items():
         assert set(own.__dataclass_fields__) == set(schemas[theirs]["properties"]), own

@@ -261,12 +261,15 @@ class NewToken(Token):
 
 @dataclasses.dataclass(frozen=True)
 class Hook:
-    """Where events are told to, and which."""
+    """Where events are told to, as `Hooks.all` of a ledger has it."""
 
     id: int
     url: str
     kinds: tuple[str, ...]
     created: str
+    waiting: int
+    given_up: int
+    error: str | None
 
 
 @dataclasses.dataclass(frozen=True)
