@@ -150,6 +150,55 @@ def test_the_worker_applies_when_it_is_time(run, story):
     run("requests", "--overdue")
 
 
+def test_a_request_that_is_denied(run, story):
+    run("request", "credit", "--subject", "a", "--rows", story.table(5))
+    assert "request 1 on credit: denied" in run("deny", 1, "--ground", "not a customer").stdout
+    assert listed(run)[1]["state"] == "denied"
+    assert "it can become nothing" in run("deny", 1, "--ground", "again", code=2).stderr
+    assert "ground must say why" in run("deny", 1, "--ground", " ", code=2).stderr
+
+
+def test_a_new_base(run, story, tmp_path):
+    run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
+    run("apply", "credit")
+    left_out = json.loads(run("suppressed", "credit", "--json").stdout)["note"]
+    kept = [i for i in range(ROWS) if i != 5]
+    trained = ub.fit(story.model, (story.x[kept], story.y[kept]), ids=[story.ids[i] for i in kept], key=KEY)
+    new, notes = tmp_path / "new.unbayes", {"columns": ["age", "dose"], "target": "healed"}
+    ub.save(new, trained.posterior, story.model, memory=trained.memory, notes=notes)
+    assert "left out of its training" in run("rebase", "credit", new, code=2).stderr
+    ub.save(new, trained.posterior, story.model, memory=trained.memory, notes={**notes, "left_out": left_out})
+    assert "version 3 is its new base" in run("rebase", "credit", new).stdout
+    assert run("versions", "credit").stdout.count("destroyed") == 2
+
+
+def test_training_on(run, story, tmp_path):
+    run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
+    run("apply", "credit")
+    everything = story.table(*range(ROWS), name="all.csv")
+    assert (
+        "1 are of people to be left out" in run("refine", "credit", "--remaining", everything, code=2).stderr
+    )
+    remaining = story.table(*(i for i in range(ROWS) if i != 5), name="remaining.csv")
+    found = json.loads(run("refine", "credit", "--remaining", remaining, "--json").stdout)
+    assert (found["number"], found["kind"], found["is_kept"]) == (3, "refined", True)
+
+
+def test_moving_to_another_database(run, story, tmp_path):
+    run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
+    run("apply", "credit")
+    before = listed(run)
+    url = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"
+    assert "uses the new database from now on" in run("export", "--to", url).stdout
+    assert listed(run) == before
+    run("request", "credit", "--subject", "b", "--rows", story.table(6), "--approve")
+    run("apply", "credit")
+    run("log", "verify")
+    assert (tmp_path / "ledger" / "database.url").read_text().strip() == url
+    assert "must be an empty database" in run("export", "--to", url, code=2).stderr
+    assert "db must be" in run("export", "--to", "mysql://x/y", code=2).stderr
+
+
 def test_what_holds_a_request_back(run, story):
     path = story.table(5)
     path.write_text(path.read_text().replace("c5", "nobody"))

@@ -1,6 +1,9 @@
 """Nobody's rows, identifiers or name can be found again, neither in a database nor in what is handed out."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -59,6 +62,7 @@ def plant(ledger, subject, **options):
     return ledger.request(NAME, subject=f"canary-{subject}", rows=records, **options)
 
 
+@pytest.mark.long
 def test_nothing_of_a_request_is_kept_in_postgresql(server, training, tmp_path, caplog):
     caplog.set_level(logging.INFO, "sqlalchemy.engine")
     url = server.new_database("canary")
@@ -86,6 +90,78 @@ def test_nothing_of_a_request_is_kept_in_postgresql(server, training, tmp_path, 
     require_nothing(in_files(server.folder))
 
 
+class Commands:
+    """Runs commands in processes that have folders of their own: for temporary files, to work in, as home."""
+
+    def __init__(self, folder):
+        self.ledger, self.said = folder / "ledger", []
+        self.own = {name: folder / name for name in ("temporary", "working", "home")}
+        for each in self.own.values():
+            each.mkdir()
+
+    def __call__(self, *arguments, code=0):
+        places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(self.own["temporary"]))
+        done = subprocess.run(
+            [sys.executable, "-m", "unbayes.cli", *map(str, arguments), "--ledger", str(self.ledger)],
+            capture_output=True,
+            check=False,
+            cwd=self.own["working"],
+            env=os.environ | places | {"HOME": str(self.own["home"]), "JAX_LOGGING_LEVEL": "INFO"},
+        )
+        assert done.returncode == code, done.stderr
+        self.said.append(done.stdout + done.stderr)
+        return done
+
+    def require_nothing(self):
+        require_nothing(in_files(self.ledger), *map(in_files, self.own.values()), *self.said)
+
+
+def write_canaries(path, *names, target=str(CANARY)):
+    lines = ["id,a,b,y", *(f"canary-record of {name},{CANARY},0.5,{target}" for name in names)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.long
+def test_nothing_of_a_request_is_kept_by_processes_on_sqlite(training, tmp_path):
+    """Neither in the ledger nor in temporary files, nor in what commands and the worker say."""
+    run = Commands(tmp_path)
+    run("init")
+    run("register", NAME, training.file, "--ids", "id", "--when", "now")
+    given = tmp_path / "given"
+    given.mkdir()
+    tables = {name: write_canaries(given / f"{name}.csv", name) for name in ("applied", "held", "denied")}
+    # The search finds what is there.
+    assert all(word in in_files(given) for word in WORDS)
+    ask = ["request", NAME, "--rows"]
+    run(*ask, tables["applied"], "--subject", "canary-applied", "--missing", "skip", "--approve")
+    run(*ask, tables["held"], "--subject", "canary-held", "--approve")
+    run(*ask, tables["denied"], "--subject", "canary-denied")
+    run("deny", 3, "--ground", "a ground")
+    for refused in (
+        write_canaries(given / "twice.csv", "twice", "twice"),
+        write_canaries(given / "word.csv", "word", target=f"canary-{CANARY}"),
+    ):
+        run(*ask, refused, "--subject", "canary-refused", code=2)
+    run.require_nothing()
+    done = run("worker", "--once")
+    assert b"request 2 is on hold" in done.stdout
+    # A sheet of keys that cannot be read: the worker says so, and goes on.
+    sheet = next((run.ledger / "keys" / "sheets").glob("*.keys"))
+    kept = sheet.read_bytes()
+    run("approve", 2)
+    sheet.write_bytes(kept[:-1])
+    assert b"was altered" in run("worker", "--once", code=2).stderr
+    run.require_nothing()
+    sheet.write_bytes(kept)
+    run("worker", "--once")
+    run("requests", "--json")
+    run("report", 1, "--out", run.own["working"] / "report.json")
+    run("withdraw", 2)
+    run("log", "verify")
+    run.require_nothing()
+
+
 def test_words_that_are_kept_are_found_by_the_same_means(server, training, tmp_path):
     """A reference is kept as it is, by intention: so the search finds what is there."""
     url = server.new_database("reference")
@@ -101,7 +177,7 @@ def test_a_reader_sees_one_state(server, training, tmp_path):
     with Ledger.create(tmp_path / "ledger", db=url) as ledger:
         ledger.register(NAME, training.file, ids="id")
         with ledger._desk.database.reading() as connection:
-            before = connection.scalar(sa.select(schema.log_head.c.size))
+            before = connection.execute(sa.select(schema.log_head.c.size)).scalar_one()
             plant(ledger, "x")
             assert log.verify_log(connection, ledger.public_key).events == before
         assert ledger.verify_log().events == before + 1
