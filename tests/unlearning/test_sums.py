@@ -198,3 +198,18 @@ def test_a_coreset_beside_the_sums_is_closer_than_either_alone(scenario):
     )
     for own, *others in zip(both, sums, coreset, strict=True):
         assert own < min(others)
+
+
+@pytest.mark.parametrize(("seed", "orders"), [(4, {3}), (0, {4})])
+@pytest.mark.long
+def test_where_no_sum_of_fourth_order_settles_one_of_third_is_taken(seed, orders):
+    """Yellow 40 is among the hardest; the result says which order it is, and is closer than one step."""
+    case = Case(moon("yellow 40", seed))
+    result = erase(case.problem, case.full.posterior, case.full.memory)
+    plain = erase(case.problem, case.full.posterior, case.full.memory.only())
+    measures = result.trust.measures
+    assert measures.order in orders
+    assert f"sums of order          {measures.order}" in str(result)
+    assert measures.next_term is not None
+    own, step = (case.distances(each.posterior)[1] for each in (result, plain))
+    assert own < 0.6 * step

@@ -21,7 +21,10 @@ from jaxtyping import Array, Float
 from unbayes._numerics.linalg import Half
 from unbayes.models.derivatives import Derivatives
 from unbayes.models.view import AbstractView
-from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural, small_change
+from unbayes.posteriors import AbstractGaussian, DensePrecision, FullGaussian, GaussianNatural
+
+# Of a gradient along so many directions, and of a precision.
+_Term = tuple[Float[Array, " k"], Float[Array, "k k"]]
 
 
 class Series(eqx.Module):
@@ -37,12 +40,15 @@ class Series(eqx.Module):
         T3 and T4 along these coordinates, and T5 along the first of them.
     damping
         γ, zero for the plain series.
+    order
+        Of the last term that is summed, 3 or 4.
     """
 
     centre: Float[Array, " d"]
     projection: Float[Array, "k d"]
     derivatives: Derivatives
     damping: Float[Array, ""]
+    order: int = eqx.field(static=True, default=4)
 
     def value_and_site(self, gaussian: FullGaussian) -> tuple[Float[Array, ""], GaussianNatural]:
         """What these terms add to E[log p], and to the natural gradient."""
@@ -53,7 +59,7 @@ class Series(eqx.Module):
         value = (square / 6 + spread / 2) @ third @ move
         gradient = 0.5 * (square + spread) @ third
         precision = -half.matrix(third @ move)
-        if fourth is not None:
+        if fourth is not None and self.order > 3:
             along_square, along_spread = fourth @ square, fourth @ spread
             value += square @ (along_square / 24 + along_spread / 4) + spread @ along_spread / 8
             gradient += half.matrix(0.5 * along_spread + along_square / 6) @ move
@@ -63,28 +69,47 @@ class Series(eqx.Module):
         return value, gaussian.site(self.projection.T @ gradient, DensePrecision(curvature))
 
     def next_term(self, belief: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""] | None:
-        """KL, in nats, by which the term of fifth order would move a belief; None where it is not known.
+        """KL, in nats, by which the term after the last would move a belief; None where it is not known.
 
-        Its share of the gradient is 1/24 T5[δ, δ, δ, δ] + ¼ T5[δ, δ, Δ] + ⅛ T5[Δ, Δ], and of the precision
-        −⅙ T5[δ, δ, δ] − ½ T5[δ, Δ]. The mean answers through the dense precision of `target`, also where the
-        belief is diagonal. Fifth derivatives are known along the leading directions; as many pairs of others
-        are taken to add as much.
+        Of the fifth order, its share of the gradient is 1/24 T5[δ, δ, δ, δ] + ¼ T5[δ, δ, Δ] + ⅛ T5[Δ, Δ], and
+        of the precision −⅙ T5[δ, δ, δ] − ½ T5[δ, Δ]. The mean answers through the dense precision of
+        `target`, also where the belief is diagonal; of the precision such a belief takes the diagonal alone.
+        Fifth derivatives are known along the leading directions, where most of the term lies.
         """
+        found = self._fourth(belief.to_full()) if self.order == 3 else self._fifth(belief.to_full())
+        if found is None:
+            return None
+        gradient, precision = found
+        projection = self.projection[: len(gradient)]
+        root = target.precision.inverse_factor()
+        moved = root @ (root.T @ (projection.T @ gradient))
+        narrower = belief.shares(DensePrecision(projection.T @ precision @ projection))
+        return 0.5 * moved @ (belief.natural.precision @ moved) + 0.25 * (narrower**2).sum()
+
+    def _fourth(self, gaussian: FullGaussian) -> _Term | None:
+        """Gradient and precision of the term of fourth order, undamped."""
+        half, fourth = self.derivatives.half, self.derivatives.fourth
+        if fourth is None:
+            return None
+        move, wider = self._change(gaussian)
+        along_square, along_spread = (
+            fourth @ half.contracted(jnp.outer(move, move)),
+            fourth @ half.contracted(wider),
+        )
+        gradient = half.matrix(0.5 * along_spread + along_square / 6) @ move
+        return gradient, -0.5 * half.matrix(along_square + along_spread)
+
+    def _fifth(self, gaussian: FullGaussian) -> _Term | None:
+        """The same of fifth order, along the leading directions."""
         fifth = self.derivatives.fifth
         if fifth is None:
             return None
-        leading, gaussian = fifth.shape[2], belief.to_full()
-        half, projection = Half(leading), self.projection[:leading]
+        leading = fifth.shape[2]
+        half = Half(leading)
         move, wider = (each[tuple([slice(leading)] * each.ndim)] for each in self._change(gaussian))
         square, spread = half.contracted(jnp.outer(move, move)), half.contracted(wider)
         both = square[:, None] * (square / 24 + spread / 4) + spread[:, None] * spread / 8
-        gradient = jnp.tensordot(both, fifth, 2)
-        precision = -half.matrix((fifth @ move) @ (square / 6 + spread / 2))
-        root = target.precision.inverse_factor()
-        moved = root @ (root.T @ (projection.T @ gradient))
-        narrower = small_change(projection @ gaussian.scale_tril, 0 * gradient, precision)
-        among_all = (self.derivatives.directions / leading) ** 2
-        return among_all * (0.5 * moved @ (belief.natural.precision @ moved) + narrower)
+        return jnp.tensordot(both, fifth, 2), -half.matrix((fifth @ move) @ (square / 6 + spread / 2))
 
     def _change(self, gaussian: FullGaussian) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
         """δ and Δ."""

@@ -11,15 +11,19 @@ import enum
 from typing import NamedTuple
 
 from unbayes.trust.limits import (
+    ANSWER_GROWTH,
     CORESET_RANGE,
     DIVERGING_RANGE,
     HELD_BACK_RANGE,
     LARGEST_NEXT_TERM,
     SAMPLING_RANGE,
+    SETTLED_NEXT_TERM,
     STEP_RANGE,
     STEP_SHARE,
     SUMS_RANGE,
+    TERM_DECAY,
     UNCERTAINTY_SCALE,
+    UNSUMMED_RANGE,
     Range,
 )
 from unbayes.trust.measures import Measures
@@ -112,13 +116,23 @@ def _estimate(measures: Measures) -> _Estimate | None:
 
 
 def _summed(measures: Measures, order: int) -> _Estimate:
-    """From the term of the series after the last, and what may lie along directions that were not summed."""
+    """From the term of the series after the last, and what may lie along directions that were not summed.
+
+    Terms that do not fall fast are followed by others. Where the remaining records hold the mean, each adds
+    to the one before; where the prior does, which does not answer, they cancel each other in part.
+    """
     second, next_term = measures.second_term or 0.0, measures.next_term
     if order == 1:
-        return _Estimate(_most(measures), DIVERGING_RANGE, Source.UNSUMMED)
+        return _Estimate(_most(measures), UNSUMMED_RANGE, Source.UNSUMMED)
+    disagreement = measures.disagreement or 0.0
     if next_term is None:
-        next_term = measures.disagreement or 0.0
+        # Between how far another sum is, which agrees by chance too, and all that the sum did.
+        next_term = (disagreement * second) ** 0.5
+    elif not measures.knows_next_term:
+        next_term = max(next_term, disagreement)
     nats = next_term + (1 - (measures.summed_share or 1.0)) ** 0.5 * second
+    if order > 3 and nats > SETTLED_NEXT_TERM * second > 0:
+        nats *= (nats / (SETTLED_NEXT_TERM * second)) ** (ANSWER_GROWTH * measures.answering - TERM_DECAY)
     converges = next_term <= LARGEST_NEXT_TERM * second
     return _Estimate(nats, SUMS_RANGE if converges else DIVERGING_RANGE, Source.SUMS)
 

@@ -22,13 +22,18 @@ TOLERANCE = 0.01
 SMALL_BESIDE_NOTHING = 0.1
 
 # What predictions are multiplied by to hold the truth (scenarios): where the series of sums converges, where
-# it does not, with a coreset, with one step alone, with one that was held back, and with a bank of draws.
-SUMS_RANGE, DIVERGING_RANGE = Range(0.3, 4.0), Range(0.003, 25.0)
+# it does not but is believed, where it is not, with a coreset, with one step alone, with one that was held
+# back, and with a bank of draws.
+SUMS_RANGE, DIVERGING_RANGE, UNSUMMED_RANGE = Range(0.3, 4.0), Range(0.15, 8.0), Range(0.5, 150.0)
 CORESET_RANGE, SAMPLING_RANGE = Range(0.2, 5.0), Range(0.1, 5.0)
 STEP_RANGE, HELD_BACK_RANGE = Range(0.03, 12.0), Range(0.01, 200.0)
 # The next term of a series that converges, or the difference that another way to sum it makes, as a share of
 # the correction; and in any case the next term as a share of the step.
 LARGEST_NEXT_TERM = 0.25
+# The next term as a share of the correction up to which it is the error. Beyond, the error is the term times
+# that share's multiple of this one, to a power that grows with how much of what holds the mean answers
+# (scenarios, by robust regression; stable as each data set is left out).
+SETTLED_NEXT_TERM, ANSWER_GROWTH, TERM_DECAY = 0.05, 1.75, 1.3
 # Error of a coreset's correction as a share of its uncertainty: what its records must add up to is known, and
 # they are made to, which takes away some of the chance (scenarios, median). For a diagonal belief that counts
 # as many times as the root of its inflation says, midway between records that pull alike and at random.

@@ -76,6 +76,8 @@ class Measures(NamedTuple):
         None without sums.
     next_term
         KL, in nats, that the term of the series after the last would make.
+    knows_next_term
+        Whether it is known along all directions of the sums, not only along the leading ones.
     disagreement
         KL, in nats, between this way to sum the series and a more damped one.
     damping
@@ -135,6 +137,7 @@ class Measures(NamedTuple):
     second_term: float | None = None
     order: int | None = None
     next_term: float | None = None
+    knows_next_term: bool = True
     disagreement: float | None = None
     damping: float | None = None
     summed_share: float | None = None

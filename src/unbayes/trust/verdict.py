@@ -69,6 +69,7 @@ class Trust:
                 ("information share", _number(measures.information_share, ".1%")),
                 ("precision removed", _number(measures.share_removed, ".0%", " in some direction")),
                 ("step taken", _number(measures.step, ".0%")),
+                ("sums of order", _order(measures.order)),
                 ("second term", _number(measures.second_term, ".3g", " nats")),
                 ("found in memory", _found(measures)),
                 ("covered by memory", _number(measures.coverage, ".0%")),
@@ -81,6 +82,12 @@ class Trust:
         lines.append(f"  {'verdict':<22} {verdict}")
         lines += [f"  {'because':<22} {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
+
+
+def _order(order: int | None) -> str:
+    if order is None:
+        return ""
+    return str(order) if order > 1 else "none: no sum is to be believed, so this is one step"
 
 
 def _found(measures: Measures) -> str:

@@ -151,6 +151,7 @@ class NaturalGradient(AbstractMethod):
             "change": found.change,
             "second_term": found.second_term,
             "next_term": found.next_term,
+            "knows_next_term": found.knows_next_term,
             "disagreement": found.disagreement,
             "damping": found.damping,
             "summed_share": sums.share,

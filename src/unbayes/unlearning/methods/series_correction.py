@@ -6,8 +6,9 @@ tell, less those of the erased ones, is added to one step, and the ELBO of that 
 from where one step ends. A coreset beside the sums supplies what is beyond their order.
 
 A series need not converge. It is summed several ways, which agree to its order, from the plain one to more
-and more damped ones; the first that settles, and of which the next one makes little difference, is taken. The
-term after the last, along the leading directions, tells how far off it is.
+and more damped ones; the first that settles, and of which the next one makes little difference, is taken.
+Where none is, the same is tried without the term of fourth order. The term after the last, of fifth order
+along the leading directions, tells how far off it is.
 """
 
 import itertools
@@ -56,6 +57,8 @@ class Answer(NamedTuple):
         KL, in nats, from the belief to that of one step; zero where no sum is to be believed.
     next_term
         KL, in nats, that the term after the last would make; None where it is not known.
+    knows_next_term
+        Whether that is known along all directions of the sums, not only along the leading ones.
     disagreement
         KL, in nats, to the belief that the next more damped sum gives.
     damping
@@ -70,6 +73,7 @@ class Answer(NamedTuple):
     next_term: float | None = None
     disagreement: float | None = None
     damping: float | None = None
+    knows_next_term: bool = True
 
 
 def series_correction(
@@ -98,15 +102,18 @@ def series_correction(
         evidence, present = padded(coreset[0], coreset[1].dtype)
         weights = np.pad(coreset[1], (0, len(present) - len(coreset[1])))
         sums = _beyond(posterior, model, sums, evidence, weights, nodes)
-    first, order = float(step.info.change), sums.derivatives.order
-    ways = (
-        _sum(posterior, model, step, sums, jnp.asarray(damping, posterior.dtype), evidence, weights, nodes)
-        for damping in DAMPINGS
-    )
-    for way, other in itertools.pairwise(ways):
-        answer = _compare(way, other, order)
-        if _is_believed(answer, way, other, first):
-            return answer
+    first = float(step.info.change)
+    for order in range(sums.derivatives.order, 2, -1):
+        ways = (
+            _sum(posterior, model, step, sums, damping, order, evidence, weights, nodes)
+            for damping in jnp.asarray(DAMPINGS, posterior.dtype)
+        )
+        for way, other in itertools.pairwise(ways):
+            answer = _compare(way, other, order)
+            if _is_believed(answer, way, other, first):
+                fifth = sums.derivatives.fifth
+                is_partial = order > 3 and fifth is not None and fifth.shape[2] < sums.derivatives.directions
+                return answer._replace(knows_next_term=not is_partial)
     return Answer(step.posterior, step.natural, 1, first, 0.0)
 
 
@@ -130,9 +137,9 @@ class _Way(NamedTuple):
 
 @compiled
 def _sum(
-    posterior, model: AbstractModel, step: Step, sums: KeptSums, damping, evidence, weights, nodes
+    posterior, model: AbstractModel, step: Step, sums: KeptSums, damping, order: int, evidence, weights, nodes
 ) -> _Way:
-    series = Series(posterior.mean, sums.projection(posterior), sums.derivatives, damping)
+    series = Series(posterior.mean, sums.projection(posterior), sums.derivatives, damping, order)
     base = step.natural
     if evidence is not None:
         base = base - model.site(posterior.to_full(), evidence, nodes, weights)
