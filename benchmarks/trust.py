@@ -18,7 +18,7 @@ from trust_report import MEMORIES, REFUSED, Row, load, picture, report, store, s
 from unbayes.memory import Memory
 from unbayes.metrics import parameter_kl
 from unbayes_paper.base import Problem
-from unbayes_paper.scenarios import Scenario, scenarios
+from unbayes_paper.scenarios import Scenario, held_back_scenarios, scenarios
 from workloads import KEY, banknote_records
 
 CORESET = 100
@@ -42,7 +42,7 @@ def remembered(trained: ub.Trained) -> dict[str, Memory]:
 
 def measure(scenario: Scenario, kinds: Collection[str]) -> list[Row]:
     """Unlearn with each kind of memory, and compare with retraining to convergence."""
-    name, problem, family, training = scenario
+    name, problem, family, training, is_held_back = scenario
     model = problem.model
     kept = (ub.Sums(), ub.Coreset(CORESET))
     full = ub.fit(model, problem.full, family=family, method=training, memory=kept, key=KEY)
@@ -55,6 +55,7 @@ def measure(scenario: Scenario, kinds: Collection[str]) -> list[Row]:
         "erased": len(problem.erased[1]),
         "parameters": model.dim,
         "settled": reference.converged,
+        "held_back": is_held_back,
         "nothing": parameter_kl(retrained, full.posterior).value,
         "before": _predictive_kls(retrained, full.posterior, problem),
     }
@@ -143,6 +144,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run has measured")
     parser.add_argument("--only", default="", help="scenarios whose name or family holds this")
+    parser.add_argument("--held-back", action="store_true", help="only scenarios that no limit was set on")
     parser.add_argument("--memories", nargs="+", choices=MEMORIES, default=MEMORIES, help="all unless given")
     parser.add_argument("--report", action="store_true", help="run nothing: judge and report what is stored")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
@@ -150,16 +152,25 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     path = arguments.out / "trust.json"
     rows = [] if arguments.fresh and not arguments.report else load(path)
-    if not arguments.report:
-        chosen = [s for s in scenarios(banknote_records()) if arguments.only in " ".join(_label(s))]
+    if arguments.report:
+        store(rows, path)
+    else:
+        every = [*scenarios(banknote_records()), *held_back_scenarios()]
+        if arguments.held_back:
+            every = [scenario for scenario in every if scenario.is_held_back]
+        chosen = [scenario for scenario in every if arguments.only in " ".join(_label(scenario))]
         rows = run(chosen, arguments.memories, rows, path)
     (arguments.out / "trust.md").write_text(report(rows))
     pictures = [arguments.out / "trust.png"]
     # Results that go elsewhere are trials; those beside this file are the project's.
     if arguments.out == Path(__file__).parent:
         pictures.append(DOCS / "trust-errors.png")
-    picture(rows, pictures)
-    print_summary(rows)
+    own, other = ([row for row in rows if row.held_back == held_back] for held_back in (False, True))
+    picture(own, pictures)
+    print_summary(own)
+    if other:
+        Console().print("held back")
+        print_summary(other)
 
 
 if __name__ == "__main__":

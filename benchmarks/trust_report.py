@@ -59,6 +59,8 @@ class Row(NamedTuple):
         Those that are known.
     predicted
         The fields of `result.error`; None where it is.
+    held_back
+        Whether no limit was set with the scenario in view.
     """
 
     scenario: str
@@ -76,6 +78,7 @@ class Row(NamedTuple):
     after: tuple[float, float] | None = None
     measures: dict[str, Any] = {}  # noqa: RUF012
     predicted: dict[str, Any] | None = None
+    held_back: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -110,6 +113,12 @@ class Row(NamedTuple):
             return None
         return max(self.predicted["nats"], FLOOR) / max(self.error, FLOOR)
 
+    @property
+    def is_above_floor(self) -> bool:
+        """Whether the true error or the predicted one is large enough to be compared."""
+        predicted = self.predicted["nats"] if self.predicted else 0.0
+        return max(self.error or 0.0, predicted) > FLOOR
+
 
 def load(path: Path) -> list[Row]:
     """Rows that an earlier run has stored, judged anew from what it measured."""
@@ -134,17 +143,25 @@ def store(rows: Iterable[Row], path: Path) -> None:
 
 def report(rows: Sequence[Row]) -> str:
     """Markdown: what it comes to, and every row."""
-    names = {(row.scenario, row.family) for row in rows}
+    own, other = ([row for row in rows if row.held_back == held_back] for held_back in (False, True))
     head = [
         "# When results are trusted",
         "",
-        f"{len(rows)} results in {len(names)} scenarios. Errors are KL[retrained‖unlearned] over θ in nats, "
+        f"{_counts(own)} Errors are KL[retrained‖unlearned] over θ in nats, "
         f"retrained to convergence; those below {FLOOR:g} count as {FLOOR:g}. The tolerance is {TOLERANCE:g} "
         "nats per parameter.",
         "",
-        *_table(["", *MEMORIES], summary(rows)),
+        *_table(["", *MEMORIES], summary(own)),
         "",
         "![Predicted against true errors](trust.png)",
+        "",
+        "## Held back",
+        "",
+        f"{_counts(other)} They are on tables that no limit was set on.",
+        "",
+        *_table(["", *MEMORIES], summary(other)),
+        "",
+        "## Every result",
         "",
         "“nothing” is KL[retrained‖trained], which is doing nothing; “predicted” what the result says of its "
         "error. On D_e and D_r: predictive KL[retrained‖unlearned] as a multiple of KL[retrained‖trained], "
@@ -153,6 +170,10 @@ def report(rows: Sequence[Row]) -> str:
     ]
     columns = ["scenario", "family", "memory", "nothing", "error", "predicted", "D_e", "D_r", "verdict", ""]
     return "\n".join([*head, *_table(columns, map(_cells, rows))]) + "\n"
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} results in {len({(row.scenario, row.family) for row in rows})} scenarios."
 
 
 def summary(rows: Sequence[Row]) -> list[list[str]]:
@@ -172,7 +193,11 @@ def summary(rows: Sequence[Row]) -> list[list[str]]:
         ),
         f"*retrain*, of those within 1/{FAR} of the tolerance": _needless,
         "rank correlation of predicted and true error": _correlation,
+        "furthest *trusted* one, as a multiple of the tolerance": _furthest,
         f"predictions within a factor {CLOSE}": lambda own: _within(own, CLOSE),
+        f"… of those where either is above {FLOOR:g}": lambda own: _within(
+            [row for row in own if row.is_above_floor], CLOSE
+        ),
         f"predictions within a factor {USEFUL}": lambda own: _within(own, USEFUL),
     }
     table = [[question, *map(answer, kinds)] for question, answer in questions.items()]
@@ -210,6 +235,11 @@ def _of_sums(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 def _counted(verdict: str) -> Callable[[list[Row]], str]:
     return lambda own: str(sum(row.verdict == verdict for row in own))
+
+
+def _furthest(rows: list[Row]) -> str:
+    trusted = [row for row in rows if row.verdict == ub.Verdict.TRUSTED and row.error is not None]
+    return f"{max(row.error / row.tolerance for row in trusted):.2g}" if trusted else "–"
 
 
 def _needless(rows: list[Row]) -> str:
@@ -259,6 +289,7 @@ def _remarks(row: Row) -> dict[str, bool]:
         "worse than nothing": row.worse,
         "trusted but far": row.is_trusted_but_far,
         "retraining did not converge": not row.settled,
+        "held back": row.held_back,
     }
 
 

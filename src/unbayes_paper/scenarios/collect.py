@@ -12,6 +12,7 @@ from unbayes_paper.base import Problem, Records, split
 from unbayes_paper.moon import moon
 from unbayes_paper.scenarios.altered import altered_tables
 from unbayes_paper.scenarios.erasures import common_erasures, few_erasures, leverage_erasures
+from unbayes_paper.scenarios.held_back import held_back_tables
 from unbayes_paper.scenarios.tables import Table, common_tables, further_tables
 
 MOON_SCENARIOS = ("moon", "random", "yellow 30", "yellow 40", "yellow 50")
@@ -36,12 +37,15 @@ class Scenario(NamedTuple):
     training
         How the posterior that records are erased from was trained; None is the default, to convergence. What
         it is compared with is always retrained to convergence.
+    is_held_back
+        Whether no limit was set with this scenario in view.
     """
 
     name: str
     problem: Problem
     family: type[AbstractGaussian]
     training: AbstractTraining | None = None
+    is_held_back: bool = False
 
 
 def scenarios(banknote: Records | None = None) -> Iterator[Scenario]:
@@ -65,6 +69,16 @@ def scenarios(banknote: Records | None = None) -> Iterator[Scenario]:
         yield Scenario(name, split(*table, rows), ub.FullGaussian)
     for data in VARIED_TABLES:
         yield from _varied(data, common[data])
+
+
+def held_back_scenarios() -> Iterator[Scenario]:
+    """Those on other tables, to check limits on."""
+    for data, table in held_back_tables():
+        for erasure, rows in few_erasures(table.records).items():
+            problem, name = split(*table, rows), f"{data}, {erasure}"
+            yield Scenario(name, problem, ub.FullGaussian, is_held_back=True)
+            if erasure in DIAGONAL_ERASURES:
+                yield Scenario(name, problem, ub.DiagonalGaussian, is_held_back=True)
 
 
 def _varied(data: str, table: Table) -> Iterator[Scenario]:

@@ -78,7 +78,9 @@ def further_tables() -> dict[str, Table]:
             ub.softmax_regression(3, 3, prior_scale=3.0),
             (x, (logits + rng.gumbel(size=logits.shape)).argmax(1)),
         ),
-        "probit": Table(_probit(3, 5.0), (x, (x @ (2 * weights) + rng.normal(size=ROWS) > 0).astype(int))),
+        "probit": Table(
+            probit_regression(3, 5.0), (x, (x @ (2 * weights) + rng.normal(size=ROWS) > 0).astype(int))
+        ),
         "near-separable": Table(logistic(3, prior_scale=10.0), (x, draw_labels(rng, x @ (20 * weights)))),
         "30 columns": Table(logistic(30, prior_scale=3.0), (standardise(cancer_x), cancer_y)),
         "diabetes": Table(
@@ -104,7 +106,8 @@ def _wide(rows: int, columns: int) -> Table:
     return Table(ub.logistic_regression(columns, prior_scale=1.0), (x, y))
 
 
-def _probit(columns: int, prior_scale: float) -> ub.LinearModel:
+def probit_regression(columns: int, prior_scale: float) -> ub.LinearModel:
+    """Classes 0 and 1 by a threshold on a linear predictor with Gaussian noise."""
     features = ub.RawFeatures(columns)
     prior = ub.DiagonalGaussian(jnp.zeros(features.size), jnp.full(features.size, prior_scale))
     return ub.LinearModel(features, ub.ProbitLikelihood(), prior)
