@@ -2,13 +2,19 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
 import unbayes as ub
 from cli.helpers import same, start
+from ledger.receiving import Receiver
 from problems import KEY
+from unbayes.ledger import Ledger, RequestState
 
 ROWS = 200
 
@@ -197,6 +203,97 @@ def test_moving_to_another_database(run, story, tmp_path):
     assert (tmp_path / "ledger" / "database.url").read_text().strip() == url
     assert "must be an empty database" in run("export", "--to", url, code=2).stderr
     assert "db must be" in run("export", "--to", "mysql://x/y", code=2).stderr
+
+
+def test_four_eyes(run, story, tmp_path):
+    run("register", "eyes", story.folder / "model.unbayes", "--ids", "customer", "--four-eyes")
+    ask = ["request", "eyes", "--subject", "a", "--rows", story.table(5), "--client", "anna"]
+    assert "must be left to somebody else" in run(*ask, "--approve", code=2).stderr
+    assert listed(run) == {}
+    run(*ask)
+    assert "by must say who decides" in run("approve", 1, code=2).stderr
+    assert "somebody else than who submitted it" in run("approve", 1, "--by", "anna", code=2).stderr
+    assert "somebody else" in run("deny", 1, "--ground", "x", "--by", "Anna ", code=2).stderr
+    assert "somebody else" in run("extend", 1, "--days", 3, "--reason", "x", "--by", "anna", code=2).stderr
+    run("extend", 1, "--days", 3, "--reason", "x", "--by", "ben")
+    run("approve", 1, "--by", "ben")
+    run("withdraw", 1, "--by", "anna")
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        details = [each.details.get("by") for each in ledger.log.openings(1).values()]
+    assert details == [None, "ben", "ben", "anna"]
+
+
+def test_tokens(run, tmp_path):
+    first = run("token", "create", "portal", "--scope", "submit", "--scope", "audit", "--days", 30)
+    shown = first.stdout.splitlines()[-1]
+    second = json.loads(run("token", "create", "model", "--scope", "predict", "--json").stdout)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        assert ledger.tokens.find(shown).name == "portal"
+        assert ledger.tokens.find(second["token"]).scopes == {"predict"}
+    listed = json.loads(run("token", "list", "--json").stdout)
+    assert [(each["name"], each["scopes"]) for each in listed] == [
+        ("portal", ["audit", "submit"]),
+        ("model", ["predict"]),
+    ]
+    assert listed[0]["expires"] > listed[0]["created"]
+    assert "portal" in run("token", "list").stdout
+    assert shown not in run("token", "list", "--json").stdout + run("token", "list").stdout
+    assert "token 1 of portal is revoked" in run("token", "revoke", 1).stdout
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        assert ledger.tokens.find(shown) is None
+    assert "there is no token 9" in run("token", "revoke", 9, code=2).stderr
+    assert "scopes must be among" in run("token", "create", "x", "--scope", "root", code=2).stderr
+
+
+def test_hooks(run, story):
+    with Receiver() as receiver:
+        line, secret = run("hook", "add", receiver.url, "--kind", "request_received").stdout.splitlines()
+        assert "hook 1 is told of request_received" in line
+        run("request", "credit", "--subject", "a", "--rows", story.table(5))
+        (listed,) = json.loads(run("hook", "list", "--json").stdout)
+        assert (listed["waiting"], listed["kinds"]) == (1, ["request_received"])
+        run("worker", "--once")
+        (got,) = receiver.got
+        assert got.is_genuine(secret, int(got.headers["Unbayes-Timestamp"]))
+        assert got.event["request"] == 1
+        receiver.answers = [500]
+        run("request", "credit", "--subject", "b", "--rows", story.table(6))
+        run("worker", "--once")
+        assert "it answered 500" in run("hook", "list").stdout
+    assert "hook 1 is removed" in run("hook", "remove", 1).stdout
+    assert json.loads(run("hook", "list", "--json").stdout) == []
+    assert "there is no hook 1" in run("hook", "remove", 1, code=2).stderr
+    assert "url must be https" in run("hook", "add", "http://a.example/", code=2).stderr
+
+
+@pytest.mark.long
+def test_a_worker_that_runs_notices_what_is_wanted_and_tells_hooks(run, story, tmp_path):
+    folder = tmp_path / "ledger"
+    command = [sys.executable, "-m", "unbayes.cli", "worker", "--every", "3600", "--ledger", str(folder)]
+    kept = {"UNBAYES_CACHE": os.environ["JAX_COMPILATION_CACHE_DIR"]}
+    with Receiver() as receiver, Ledger.open(folder) as ledger:
+        worker = subprocess.Popen(command, env=os.environ | kept, stdout=subprocess.PIPE, text=True)
+        try:
+            ledger.hooks.add(receiver.url)
+            wait_until(lambda: receiver.got)
+            run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
+            ledger.want("credit")
+            wait_until(lambda: ledger.show(1).state is RequestState.CLOSED)
+            wait_until(lambda: receiver.got[-1].event["kind"] == "request_closed")
+            assert ledger.model("credit").wanted is None
+            assert ledger.model("credit").progress is None
+        finally:
+            worker.terminate()
+            said, _ = worker.communicate(timeout=30)
+    assert worker.returncode == 0
+    assert "version 2 is without 1 records" in said
+
+
+def wait_until(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_what_holds_a_request_back(run, story):

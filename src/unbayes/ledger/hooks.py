@@ -34,7 +34,7 @@ from unbayes.ledger.tokens import SECRET_BYTES
 PREFIX = "unbayes_hook_"
 LONGEST_URL = 2000
 # Seconds that a receiver has for each step, and for everything.
-STEP_SECONDS, WHOLE_SECONDS = 10.0, 30.0
+STEP_SECONDS, WHOLE_SECONDS = 5.0, 8.0
 # After which somebody else may send what was claimed: longer than anybody sends.
 CLAIM = datetime.timedelta(minutes=3)
 # Seconds to the second try, doubled for each one after it, and at most.
@@ -114,7 +114,7 @@ class Hooks:
         host, chosen = _require_url(url), _read_kinds(kinds)
         shown, keys = PREFIX + secrets.token_urlsafe(SECRET_BYTES), self._desk.keys
         with self._desk.writing() as store:
-            (secret,) = store.new_secrets("hook", 1)
+            (secret,) = self._desk.new_secrets(store, "hook", 1)
             row = {
                 "url": url,
                 "kinds": " ".join(chosen),

@@ -5,7 +5,7 @@ What the extra `ledger` brings, and JAX, are imported where a command runs and n
 
 import typer
 
-from unbayes.cli.ledger import audit, models, requests, upkeep, work
+from unbayes.cli.ledger import access, audit, models, requests, upkeep, work
 
 COMMANDS = {
     "init": upkeep.init,
@@ -36,3 +36,5 @@ def add_ledger(app: typer.Typer) -> None:
     for name, function in COMMANDS.items():
         app.command(name, rich_help_panel="Ledger")(function)
     app.add_typer(audit.log, name="log", rich_help_panel="Ledger")
+    app.add_typer(access.token, name="token", rich_help_panel="Ledger")
+    app.add_typer(access.hook, name="hook", rich_help_panel="Ledger")

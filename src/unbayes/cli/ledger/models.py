@@ -50,6 +50,9 @@ def register(
         int, typer.Option(metavar="DAYS", help="After which it should be trained anew.")
     ] = 365,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of whatever is random.")] = 0,
+    four_eyes: Annotated[
+        bool, typer.Option("--four-eyes", help="Whoever submits a request does not decide on it.")
+    ] = False,
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
@@ -61,7 +64,7 @@ def register(
     with opened(folder) as ledger:
         from unbayes.ledger.entities import ModelSettings
 
-        settings = ModelSettings(tolerance, accept.value, when, rule, rebase_days, seed)
+        settings = ModelSettings(tolerance, accept.value, when, rule, rebase_days, seed, four_eyes)
         version = ledger.register(
             name, file, ids=ids, inputs=parse_names(inputs), target=target, settings=settings
         )

@@ -23,6 +23,10 @@ CLIENT = "cli"
 HEADERS = ("number", "model", "state", "age", "days left", "records", "verdict", "hold")
 
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="Number of the request.")]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who decides. Needed where a model asks for four eyes."),
+]
 
 
 class Missing(enum.StrEnum):
@@ -54,6 +58,7 @@ def request(
     missing: Annotated[
         Missing, typer.Option(help="Records that are not in the model: hold the request, or skip them.")
     ] = Missing.REFUSE,
+    client: Annotated[str, typer.Option(metavar="NAME", help="Who submits it.")] = CLIENT,
     approved: Annotated[bool, typer.Option("--approve", help="Approve at once.")] = False,
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
@@ -69,7 +74,10 @@ def request(
 
         if (subject is None) == (by is None):
             raise Refused("who asks is said by either --subject or --by")
-        columns = ledger.model(model).columns
+        known = ledger.model(model)
+        if approved and known.settings.four_eyes:
+            raise Refused(f"--approve must be left to somebody else: {model} is decided on by four eyes")
+        columns = known.columns
         if subject is not None:
             people = [(subject, Records.of_table(rows, columns), key)]
         else:
@@ -78,7 +86,7 @@ def request(
             people = [(who, own, None if key is None else f"{key}/{place}") for place, (who, own) in named]
         day = None if due is None else due.date()
         submissions = [
-            Submission(who, own, reference, day, CLIENT, own_key, missing.value)
+            Submission(who, own, reference, day, client, own_key, missing.value)
             for who, own, own_key in people
         ]
         numbers = ledger.request_many(model, submissions)
@@ -125,55 +133,58 @@ def approve(
     missing: Annotated[
         Missing | None, typer.Option(help="Records that are not in the model: hold it, or skip them.")
     ] = None,
+    by: By = None,
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
     """Let requests be carried out, one after the other; releases those on hold.
 
-    Exit code 2: one is refused; those before it are approved.
+    Exit code 2: one is refused, also where four eyes are asked for and NAME submitted it; those before it are
+    approved.
     """
     with opened(folder) as ledger:
-        _say(
-            ledger, [ledger.approve(number, missing=missing and missing.value) for number in numbers], as_json
-        )
+        skip = missing and missing.value
+        _say(ledger, [ledger.approve(number, missing=skip, by=by) for number in numbers], as_json)
 
 
 def deny(
     number: Number,
     ground: Annotated[str, typer.Option(metavar="WORDS", help="Why; kept for as long as laws ask for it.")],
+    by: By = None,
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
     """Refuse a request, on a ground; its rows are destroyed.
 
-    Exit code 2: its state does not allow that.
+    Exit code 2: its state, or its model, does not allow that.
     """
     with opened(folder) as ledger:
-        _say(ledger, [ledger.deny(number, ground)], as_json)
+        _say(ledger, [ledger.deny(number, ground, by=by)], as_json)
 
 
-def withdraw(number: Number, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
+def withdraw(number: Number, by: By = None, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """Take a request back for whoever asked; its rows are destroyed.
 
-    Exit code 2: its state does not allow that.
+    Exit code 2: its state, or its model, does not allow that.
     """
     with opened(folder) as ledger:
-        _say(ledger, [ledger.withdraw(number)], as_json)
+        _say(ledger, [ledger.withdraw(number, by=by)], as_json)
 
 
 def extend(
     number: Number,
     days: Annotated[int, typer.Option(min=1, help="Days more.")],
     reason: Annotated[str, typer.Option(metavar="WORDS", help="Why; whoever asked has to be told.")],
+    by: By = None,
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
     """Put the due date of a request off, once, as far as the model's rule allows.
 
-    Exit code 2: the rule or its state does not allow that.
+    Exit code 2: the rule, its state, or its model does not allow that.
     """
     with opened(folder) as ledger:
-        _say(ledger, [ledger.extend(number, days=days, reason=reason)], as_json)
+        _say(ledger, [ledger.extend(number, days=days, reason=reason, by=by)], as_json)
 
 
 def form(request: "Request", today: datetime.date) -> dict[str, Any]:

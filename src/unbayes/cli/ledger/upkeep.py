@@ -69,7 +69,11 @@ def gc(folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
     """
     with opened(folder) as ledger:
         done = ledger.gc()
-    lines = [f"{done['closed']} requests closed", f"details of {done['forgotten']} events forgotten"]
+    lines = [
+        f"{done['closed']} requests closed",
+        f"details of {done['forgotten']} events forgotten",
+        f"{done['told']} deliveries forgotten",
+    ]
     say(done, lines, as_json)
 
 

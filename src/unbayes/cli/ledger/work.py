@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 DOUBTFUL, ON_HOLD, RETRAIN = 10, 11, 20
 # Seconds between two looks at whether a signal has come.
 LOOK = 0.1
+# Seconds between two looks at what is wanted, and at what is to be told.
+WATCH = 1.0
+# Seconds that the thread which tells hooks has to end.
+STOPPING = 10.0
 
 
 def apply(
@@ -56,6 +61,7 @@ def worker(
 ) -> None:
     """Apply what waits when a model's policy says so, and finish what is left, until stopped.
 
+    What somebody wants applied at once is noticed within a second, and so are events to be told to hooks.
     SIGTERM and SIGINT end it between two steps. What is refused, or a database that does not answer, is said
     on stderr and tried again, at first after a second.
 
@@ -72,12 +78,17 @@ def worker(
     failures = 0
     end_with_parent()
     with answering(), _signals() as is_stopped:
-        while not is_stopped():
+        if once:
             is_fine = _round(folder, is_stopped, tell)
-            if once:
-                raise typer.Exit(0 if is_fine else BAD_INPUT)
-            failures = 0 if is_fine else failures + 1
-            _wait(every if is_fine else min(every, 2.0 ** min(failures - 1, 30)), is_stopped)
+            raise typer.Exit(0 if _tell_hooks(folder, is_stopped) and is_fine else BAD_INPUT)
+        with _telling_hooks(folder, every, is_stopped):
+            while not is_stopped():
+                if _round(folder, is_stopped, tell):
+                    failures = 0
+                    _wait_until_wanted(folder, every, is_stopped)
+                else:
+                    failures += 1
+                    _wait(_pause(failures, every), is_stopped)
 
 
 def exit_code(applied: "Applied") -> int:
@@ -87,6 +98,67 @@ def exit_code(applied: "Applied") -> int:
     if applied.held:
         return ON_HOLD
     return DOUBTFUL if applied.verdict == "doubtful" else 0
+
+
+@contextlib.contextmanager
+def _telling_hooks(folder: Path, every: float, is_stopped: Callable[[], bool]) -> Iterator[None]:
+    """Tell hooks what is to be told, in a thread beside the work of the block."""
+    is_over = threading.Event()
+
+    def ends() -> bool:
+        return is_stopped() or is_over.is_set()
+
+    def run() -> None:
+        failures = 0
+        while not ends():
+            failures = 0 if _tell_hooks(folder, ends, in_a_row=True) else failures + 1
+            _wait(_pause(failures, every), ends)
+
+    thread = threading.Thread(target=run, name="hooks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(STOPPING)
+
+
+def _tell_hooks(folder: Path, is_stopped: Callable[[], bool], in_a_row: bool = False) -> bool:
+    """Tell hooks what is to be told, once or again and again; whether nothing was refused."""
+    from unbayes.ledger.ledger import Ledger
+
+    try:
+        with Ledger.open(folder) as ledger:
+            ledger.hooks.deliver(is_stopped)
+            while in_a_row and not is_stopped():
+                _wait(WATCH, is_stopped)
+                ledger.hooks.deliver(is_stopped)
+    except NoLedger:
+        # The round says so.
+        return False
+    except (LedgerError, OSError) as error:
+        typer.echo(printable(f"hooks: {error}"), err=True)
+        return False
+    return True
+
+
+def _wait_until_wanted(folder: Path, seconds: float, is_stopped: Callable[[], bool]) -> None:
+    """Wait, but not once somebody wants something applied."""
+    from unbayes.ledger.ledger import Ledger
+
+    end = time.monotonic() + seconds
+    # The next round says what is wrong.
+    with contextlib.suppress(LedgerError, OSError), Ledger.open(folder) as ledger:
+        while not is_stopped() and (left := end - time.monotonic()) > 0:
+            if any(model.wanted is not None for model in ledger.models()):
+                return
+            _wait(min(left, WATCH), is_stopped)
+    _wait(end - time.monotonic(), is_stopped)
+
+
+def _pause(failures: int, every: float) -> float:
+    """Seconds until something that failed is tried again."""
+    return min(every, 2.0 ** min(failures - 1, 30))
 
 
 def _round(folder: Path, is_stopped: Callable[[], bool], tell: "Callable[[Applied], None]") -> bool:
