@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.datasets import make_blobs, make_circles, make_classification, make_friedman1
 
 import unbayes as ub
+from unbayes_paper.base import Records
 from unbayes_paper.flights import new_york
 from unbayes_paper.scenarios.tables import Table, probit_regression, standardise
 
@@ -41,18 +42,22 @@ def _flights() -> Iterator[tuple[str, Table]]:
 
 
 def _generated() -> Iterator[tuple[str, Table]]:
-    x, y = make_circles(ROWS, noise=0.2, factor=0.6, random_state=0)
+    x, y = _arrays(make_circles(ROWS, noise=0.2, factor=0.6, random_state=0))
     curved = np.column_stack([x, x**2, x[:, 0] * x[:, 1]])
     yield "rings", Table(ub.logistic_regression(5, prior_scale=5.0), (standardise(curved), y))
-    x, y = make_classification(
-        ROWS, 6, n_informative=4, n_redundant=1, n_classes=3, class_sep=0.8, random_state=0
-    )
+    settings: Any = {"n_informative": 4, "n_redundant": 1, "n_classes": 3, "class_sep": 0.8}
+    x, y = _arrays(make_classification(ROWS, 6, **settings, random_state=0))
     yield "three kinds", Table(ub.softmax_regression(6, 3, prior_scale=3.0), (standardise(x), y))
-    found: Any = make_blobs(ROWS, 2, centers=4, cluster_std=2.0, random_state=0)
-    yield "blobs", Table(ub.softmax_regression(2, 4, prior_scale=3.0), (standardise(found[0]), found[1]))
-    x, y = make_friedman1(ROWS, 7, noise=3.0, random_state=0)
+    x, y = _arrays(make_blobs(ROWS, 2, centers=4, cluster_std=2.0, random_state=0))
+    yield "blobs", Table(ub.softmax_regression(2, 4, prior_scale=3.0), (standardise(x), y))
+    x, y = _arrays(make_friedman1(ROWS, 7, noise=3.0, random_state=0))
     above = (y > np.median(y)).astype(int)
     yield "friedman", Table(probit_regression(7, 5.0), (standardise(x), above))
+
+
+def _arrays(generated: Any) -> Records:
+    """What a generator of scikit-learn returned."""
+    return np.asarray(generated[0]), np.asarray(generated[1])
 
 
 def _surveys() -> Iterator[tuple[str, Table]]:
