@@ -18,6 +18,7 @@ from unbayes.ledger.showing import ShownProgress
 from unbayes.ledger.states import TAKEN_OUT, RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.suppression import NOTE, suppressed
+from unbayes.progress import AbstractProgress, Silent
 
 if TYPE_CHECKING:
     from unbayes.ledger.solving import Base
@@ -34,6 +35,7 @@ def register(
     inputs: Sequence[str] | None = None,
     target: str | None = None,
     settings: ModelSettings | None = None,
+    progress: AbstractProgress | None = None,
 ) -> None:
     """Make a trained model version 1 of a name."""
     from unbayes.data.columns import noted_columns
@@ -42,21 +44,24 @@ def register(
     if not name or len(name) > 200 or not name.isprintable():
         raise LedgerError(f"name must have 1 to 200 printable characters, got {name!r}")
     settings = settings or ModelSettings()
-    data = solving.read_model_file(file)
-    with solving.opened(data) as base:
-        noted_inputs, noted_target = noted_columns(base.saved.notes or {})
-        taken, findings = base.inputs, _findings(base)
-    columns = find_columns(
-        inputs if inputs is not None or taken is None else noted_inputs,
-        target or noted_target,
-        ids,
-        taken,
-        str(file),
-    )
-    with desk.writing() as store:
-        model_id = store.add_model(name, dataclasses.asdict(columns), dataclasses.asdict(settings))
-        add_version(desk, store, model_id, name, 1, BASE, 1, data, findings=findings)
-        store.note(Happening(EventKind.MODEL_REGISTERED, name, version=1))
+    with (progress or Silent()).track("registering", 2) as advance:
+        data = solving.read_model_file(file)
+        with solving.opened(data) as base:
+            noted_inputs, noted_target = noted_columns(base.saved.notes or {})
+            taken, findings = base.inputs, _findings(base)
+        columns = find_columns(
+            inputs if inputs is not None or taken is None else noted_inputs,
+            target or noted_target,
+            ids,
+            taken,
+            str(file),
+        )
+        advance(1, "sealing the model")
+        with desk.writing() as store:
+            model_id = store.add_model(name, dataclasses.asdict(columns), dataclasses.asdict(settings))
+            add_version(desk, store, model_id, name, 1, BASE, 1, data, findings=findings)
+            store.note(Happening(EventKind.MODEL_REGISTERED, name, version=1))
+        advance(1, "")
 
 
 def _findings(base: "Base") -> dict[str, Any]:
@@ -78,7 +83,7 @@ def add_version(
     """A version with its sealed file; its row's number."""
     from unbayes.ledger import solving
 
-    (secret,) = store.new_secrets("version", 1)
+    (secret,) = desk.new_secrets(store, "version", 1)
     return store.add_version(
         model_id,
         number,
@@ -126,7 +131,7 @@ def serve_model(desk: Desk, name: str, out: Path) -> Version:
     return version
 
 
-def rebase(desk: Desk, name: str, file: Path) -> Version:
+def rebase(desk: Desk, name: str, file: Path, progress: AbstractProgress | None = None) -> Version:
     """Start afresh from a model that was trained anew, and destroy what was based on the old one.
 
     Requests whose people its training left out, as its notes say, have taken effect with it. Those that wait
@@ -134,13 +139,22 @@ def rebase(desk: Desk, name: str, file: Path) -> Version:
     """
     from unbayes.ledger import solving
 
-    data = solving.read_model_file(file)
-    with solving.opened(data) as base:
-        notes, taken, findings = base.saved.notes or {}, base.inputs, _findings(base)
-    with desk.reading() as store:
-        model = store.model(name)
-    if (len(model.columns.inputs) if taken is not None else None) != taken:
-        raise LedgerError(f"{file} must take the {len(model.columns.inputs)} inputs of {name}, got {taken}")
+    with (progress or Silent()).track("replacing the base", 2) as advance:
+        data = solving.read_model_file(file)
+        with solving.opened(data) as base:
+            notes, taken, findings = base.saved.notes or {}, base.inputs, _findings(base)
+        with desk.reading() as store:
+            model = store.model(name)
+        if (len(model.columns.inputs) if taken is not None else None) != taken:
+            asked = len(model.columns.inputs)
+            raise LedgerError(f"{file} must take the {asked} inputs of {name}, got {taken}")
+        advance(1, "sealing the model")
+        version = _rebase(desk, name, data, findings, notes)
+        advance(1, "")
+    return version
+
+
+def _rebase(desk: Desk, name: str, data: bytes, findings: dict[str, Any], notes: dict[str, Any]) -> Version:
     with leased(desk, name, "replacing the base") as (model, epoch):
         left_out = _left_out(desk, name, notes.get(NOTE))
         return _replace_base(desk, model, epoch, BASE, data, findings, left_out)

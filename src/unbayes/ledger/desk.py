@@ -40,6 +40,18 @@ class Desk:
                 raise Conflict("this ledger has moved to another database; open it again, or export it again")
             yield store
 
+    def new_secrets(self, store: Store, purpose: str, number: int) -> list[int]:
+        """Places on the sheets of keys, for something new to be sealed.
+
+        Those whose key is destroyed are passed over: a database that was brought back from a backup hands out
+        numbers again that it has handed out before.
+        """
+        found: list[int] = []
+        while len(found) < number:
+            new = store.new_secrets(purpose, number - len(found))
+            found += [each for each in new if not self.keys.is_destroyed(each)]
+        return found
+
     def shred(self) -> int:
         """Destroy the keys that are no longer needed; how many there were.
 

@@ -203,7 +203,7 @@ def _add(
     if not submissions:
         return []
     keys, received = desk.keys, store.now
-    secrets = store.new_secrets("request", len(submissions))
+    secrets = desk.new_secrets(store, "request", len(submissions))
     due = model.settings.deadline_rule.due(datetime.date.fromisoformat(received[:10]))
     rows = [
         {
