@@ -41,7 +41,7 @@ PAGES = {
 SHOWN = {
     "overview": (DESKTOP, 1180),
     "model": (DESKTOP, 1060),
-    "request": (DESKTOP, 1100),
+    "request": (DESKTOP, 1040),
     "phone": (PHONE, 844),
 }
 
