@@ -164,6 +164,15 @@ def test_a_request_that_is_denied(run, story):
     assert "ground must say why" in run("deny", 1, "--ground", " ", code=2).stderr
 
 
+def test_a_model_without_a_roster_is_registered_with_a_caveat(run, story, tmp_path):
+    given, notes = (story.x, story.y), {"columns": ["age", "dose"], "target": "healed"}
+    for roster in (True, False):
+        trained = ub.fit(story.model, given, ids=story.ids, roster=roster, key=KEY)
+        ub.save(tmp_path / "m", trained.posterior, story.model, memory=trained.memory, notes=notes)
+        said = run("register", f"roster {roster}", tmp_path / "m", "--ids", "customer").stdout
+        assert ("but the model was trained without a roster" in said) is not roster
+
+
 def test_a_new_base(run, story, tmp_path):
     run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
     run("apply", "credit")
@@ -181,10 +190,9 @@ def test_a_new_base(run, story, tmp_path):
 def test_training_on(run, story, tmp_path):
     run("request", "credit", "--subject", "a", "--rows", story.table(5), "--approve")
     run("apply", "credit")
-    everything = story.table(*range(ROWS), name="all.csv")
-    assert (
-        "1 are of people to be left out" in run("refine", "credit", "--remaining", everything, code=2).stderr
-    )
+    too_many = story.table(*range(ROWS), name="all.csv")
+    said = run("refine", "credit", "--remaining", too_many, code=2).stderr
+    assert "1 are of people to be left out" in said
     remaining = story.table(*(i for i in range(ROWS) if i != 5), name="remaining.csv")
     found = json.loads(run("refine", "credit", "--remaining", remaining, "--json").stdout)
     assert (found["number"], found["kind"], found["is_kept"]) == (3, "refined", True)

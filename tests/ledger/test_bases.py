@@ -1,11 +1,14 @@
 """A model that was trained anew, or trained on, takes the place of the base."""
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from ledger.setting import ask, current, require_equal
-from unbayes.ledger import LedgerError, RequestState, verify_report
+from unbayes.ledger import Ledger, LedgerError, RequestState, verify_report
+from unbayes.progress import AbstractProgress
 
 
 def test_a_new_base_leaves_out_who_asked_and_destroys_the_old(ledger, setting, tmp_path):
@@ -83,3 +86,43 @@ def test_training_on_with_the_remaining_records(ledger, setting, tmp_path):
     ask(ledger, setting, 0, 1, 2)
     ledger.apply("m")
     require_equal(current(ledger, tmp_path), setting.without(0, 1, 2))
+
+
+class Meters(AbstractProgress):
+    """Remembers how far each meter has come."""
+
+    def __init__(self):
+        self.found = {}
+
+    @contextlib.contextmanager
+    def track(self, description, total):
+        self.found[description] = [0, total]
+
+        def advance(steps, note):
+            self.found[description][0] += steps
+
+        yield advance
+
+
+def test_what_takes_long_tells_how_far_it_is(tmp_path, setting, clock):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    meters = Meters()
+    with Ledger.create(tmp_path / "ledger", clock=clock) as ledger:
+        ledger.register("m", setting.file, ids="id", progress=meters)
+        ask(ledger, setting, 0)
+        ledger.apply("m", progress=meters)
+        assert meters.found.pop("registering") == [2, 2]
+        assert meters.found.pop("signing reports") == [1, 1]
+        ask(ledger, setting, 1)
+        left_out = ledger.suppressed("m")
+        pq.write_table(pa.table({"id": setting.ids}), tmp_path / "all.parquet")
+        left_out.filter_parquet(tmp_path / "all.parquet", tmp_path / "kept.parquet", progress=meters)
+        assert meters.found.pop("filtering") == [300, 300]
+        trained = setting.fit(left_out.keep(setting.ids))
+        setting.save(tmp_path / "new.unbayes", trained, left_out=left_out.note)
+        ledger.rebase("m", tmp_path / "new.unbayes", progress=meters)
+        assert meters.found.pop("replacing the base") == [2, 2]
+        assert meters.found.pop("signing reports") == [1, 1]
+        ledger.verify_log(progress=meters)
+        done, total = meters.found.pop("reading the log")
+        assert done == total > 10

@@ -116,7 +116,7 @@ def apply(desk: Desk, name: str, progress: Any = None) -> Applied:
             return Applied(name, model.head)
         outcome, total = _solve(work, ShownProgress(desk, model, epoch, progress))
         applied = _write(desk, work, epoch, outcome, total)
-    finish(desk)
+    finish(desk, progress)
     return applied
 
 

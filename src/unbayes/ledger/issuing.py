@@ -10,6 +10,7 @@ import json
 import math
 import platform
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from unbayes._version import __version__
@@ -34,6 +35,7 @@ from unbayes.ledger.statement import statement
 from unbayes.ledger.states import RequestState
 from unbayes.ledger.store import Store
 from unbayes.ledger.verify import verify_report
+from unbayes.progress import AbstractProgress, Advance, Silent
 
 # What did the work, besides the library itself.
 SOFTWARE = ("jax", "numpy", "cryptography", "sqlalchemy")
@@ -41,16 +43,26 @@ SOFTWARE = ("jax", "numpy", "cryptography", "sqlalchemy")
 AT_ONCE = 1000
 
 
-def finish(desk: Desk) -> int:
+def finish(desk: Desk, progress: AbstractProgress | None = None) -> int:
     """Destroy keys, sign reports and close requests, as far as that is left to do; how many were closed.
 
     The newest checkpoint of the log is kept beside the keys.
     """
     desk.shred()
-    while _issue(desk):
-        pass
+    with _counting(desk, progress) as advance:
+        while number := _issue(desk):
+            advance(number, "")
     keep_newest(desk)
     return _close(desk)
+
+
+def _counting(desk: Desk, progress: AbstractProgress | None) -> AbstractContextManager[Advance]:
+    """A meter of the reports that are to be signed, where there are some."""
+    left = 0
+    if progress is not None:
+        with desk.reading() as store:
+            left = store.number_by_state().get(RequestState.APPLIED, 0)
+    return (progress if progress is not None and left else Silent()).track("signing reports", left)
 
 
 def _issue(desk: Desk) -> int:

@@ -123,6 +123,7 @@ class Ledger:
         inputs: Sequence[str] | None = None,
         target: str | None = None,
         settings: ModelSettings | None = None,
+        progress: Any = None,
     ) -> Version:
         """Make a trained model version 1 of a name.
 
@@ -138,8 +139,11 @@ class Ledger:
             The columns of the model; those that the notes of the file name unless given.
         settings
             Tolerance, policy, rule of deadlines.
+        progress
+            A `ProgressBar()`, say.
         """
-        bases.register(self._desk, name, Path(file), ids=ids, inputs=inputs, target=target, settings=settings)
+        named = {"ids": ids, "inputs": inputs, "target": target}
+        bases.register(self._desk, name, Path(file), **named, settings=settings, progress=progress)
         return self.current(name)
 
     def models(self) -> list[Model]:
@@ -171,16 +175,16 @@ class Ledger:
         """The current version, and what `serve_model` would write."""
         return bases.current_file(self._desk, name)
 
-    def rebase(self, name: str, file: str | os.PathLike[str]) -> Version:
+    def rebase(self, name: str, file: str | os.PathLike[str], *, progress: Any = None) -> Version:
         """Start afresh from a model that was trained anew without `suppressed`; destroy the old base."""
-        version = bases.rebase(self._desk, name, Path(file))
-        issuing.finish(self._desk)
+        version = bases.rebase(self._desk, name, Path(file), progress)
+        issuing.finish(self._desk, progress)
         return version
 
     def refine(self, name: str, remaining: str | os.PathLike[str], *, progress: Any = None) -> Version:
         """Train the current version on with the remaining records: a new base; destroy the old one."""
         version = bases.refine(self._desk, name, Path(remaining), progress)
-        issuing.finish(self._desk)
+        issuing.finish(self._desk, progress)
         return version
 
     def suppressed(self, name: str) -> Suppression:

@@ -11,6 +11,7 @@ from unbayes.ledger.desk import Desk
 from unbayes.ledger.errors import LedgerError
 from unbayes.ledger.keys import Keys
 from unbayes.ledger.states import TO_LEAVE_OUT
+from unbayes.progress import AbstractProgress, Silent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +74,9 @@ class Suppression:
         keep = self.keep(frame[column].to_list(), f"column {column}")
         return frame[keep] if hasattr(frame, "iloc") else frame.filter(keep)
 
-    def filter_parquet(self, source: Path, out: Path, ids: str | None = None) -> int:
+    def filter_parquet(
+        self, source: Path, out: Path, ids: str | None = None, progress: AbstractProgress | None = None
+    ) -> int:
         """Write a Parquet file without the listed records, batch by batch; how many were left out."""
         from pyarrow import array, parquet
 
@@ -83,11 +86,16 @@ class Suppression:
         file = parquet.ParquetFile(source)
         if column not in file.schema_arrow.names:
             raise LedgerError(f"{source} must have a column {column}, which names records")
-        with replacing(out) as target, parquet.ParquetWriter(target, file.schema_arrow) as writer:
+        with (
+            (progress or Silent()).track("filtering", file.metadata.num_rows) as advance,
+            replacing(out) as target,
+            parquet.ParquetWriter(target, file.schema_arrow) as writer,
+        ):
             for batch in file.iter_batches():
                 keep = self.keep(batch.column(column).to_pylist(), f"column {column} of {source}")
                 dropped += int((~keep).sum())
                 writer.write_batch(batch.filter(array(keep)))
+                advance(batch.num_rows, f"{dropped} left out")
         return dropped
 
     def requests_in(self, note: dict[str, Any]) -> set[int]:

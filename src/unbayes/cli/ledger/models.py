@@ -61,14 +61,21 @@ def register(
     FILE is what unbayes.save wrote, with its memory. A sealed copy is kept; delete the file, or protect it.
     Exit code 2: it is refused.
     """
-    with opened(folder) as ledger:
+    with opened(folder) as ledger, working() as bar:
         from unbayes.ledger.entities import ModelSettings
 
         settings = ModelSettings(tolerance, accept.value, when, rule, rebase_days, seed, four_eyes)
         version = ledger.register(
-            name, file, ids=ids, inputs=parse_names(inputs), target=target, settings=settings
+            name,
+            file,
+            ids=ids,
+            inputs=parse_names(inputs),
+            target=target,
+            settings=settings,
+            progress=bar,
         )
-    say(form(version), [f"{name}: {file} is version {version.number}"], as_json)
+    caveats = [f"  but {caveat}" for caveat in version.findings.get("caveats", ())]
+    say(form(version), [f"{name}: {file} is version {version.number}", *caveats], as_json)
 
 
 def versions(model: Model, folder: Folder = DEFAULT, as_json: AsJson = False) -> None:
@@ -141,8 +148,8 @@ def rebase(
     The note "left_out" of FILE, which suppressed --json gives, says whom its training left out.
     Exit code 2: it is refused, and nothing has changed.
     """
-    with opened(folder) as ledger:
-        version = ledger.rebase(model, file)
+    with opened(folder) as ledger, working() as bar:
+        version = ledger.rebase(model, file, progress=bar)
     _say_base(model, version, as_json)
 
 
@@ -165,7 +172,10 @@ def suppressed(
         if (source is None) != (out is None):
             raise Refused("--filter and --out go together")
         found = ledger.suppressed(model)
-        dropped = None if source is None or out is None else found.filter_parquet(source, out)
+        dropped = None
+        if source is not None and out is not None:
+            with working() as bar:
+                dropped = found.filter_parquet(source, out, progress=bar)
     value: dict[str, Any] = {"model": model, "ids": found.ids, "note": found.note}
     if dropped is None:
         pairs = zip(found.digests, found.requests, strict=True)
