@@ -57,7 +57,8 @@ def figures(desk: Desk, since: datetime.date | None = None, until: datetime.date
     if since is not None:
         conditions.append(table.c.received >= since.isoformat())
     if until is not None:
-        conditions.append(table.c.received < (until + DAY).isoformat())
+        # Later than any time of that day, which goes on with a T.
+        conditions.append(table.c.received < until.isoformat() + "Z")
     columns = (table.c.state, table.c.received, table.c.due, table.c.ended)
     asked = sa.select(schema.model.c.name, *columns).join(schema.model).where(*conditions)
     by_model: dict[str, list[Any]] = {}
