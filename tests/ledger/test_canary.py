@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from ledger.holding import Training
 from ledger.postgresql import folder_of_binaries, running
+from ledger.receiving import Receiver
 from ledger.torture import NAME, Plan
 from unbayes.ledger import Ledger, Records, RequestState, log, schema
 
@@ -160,6 +161,30 @@ def test_nothing_of_a_request_is_kept_by_processes_on_sqlite(training, tmp_path)
     run("withdraw", 2)
     run("log", "verify")
     run.require_nothing()
+
+
+def test_secrets_of_tokens_and_hooks_are_shown_once_and_kept_nowhere(server, training, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    url = server.new_database("secrets")
+    with Ledger.create(tmp_path / "ledger", db=url) as ledger, Receiver() as receiver:
+        _, token = ledger.tokens.create("portal", ["submit"])
+        hook, secret = ledger.hooks.add(receiver.url)
+        ledger.register(NAME, training.file, ids="id")
+        plant(ledger, "told")
+        assert ledger.hooks.deliver() == 3
+        assert ledger.tokens.find(token)
+        logged = "\n".join(record.getMessage() for record in caplog.records).encode()
+        places = [in_tables(url), in_files(tmp_path), logged]
+        ledger.hooks.remove(hook.id)
+        places += [in_tables(url), in_files(tmp_path)]
+    told = b"".join(each.body + str(each.headers).encode() for each in receiver.got)
+    require_nothing(*places, told)
+    assert receiver.url.encode() in places[0]
+    assert receiver.url.encode() not in places[3]
+    for shown in (token, secret):
+        # What is random in it.
+        word = shown[-43:].encode()
+        assert not [place for place in (*places, told) if word in place]
 
 
 def test_words_that_are_kept_are_found_by_the_same_means(server, training, tmp_path):
