@@ -160,12 +160,15 @@ def test_the_unit_is_in_order_and_locked_up(tmp_path):
 
 def commands_of(page):
     """The commands of `unbayes` in the shell blocks of a page."""
-    for block in re.findall(r"^```(?:shell|bash|sh|)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
-        for line in block.replace("\\\n", " ").splitlines():
+    for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        for line in re.findall(r"^\$ unbayes (.*)$", block.replace("\\\n", " "), re.MULTILINE):
             words = shlex.split(line, comments=True)
-            if "unbayes" in words[:1]:
-                end = next((i for i, word in enumerate(words) if word in ("|", ">", "&&", "&")), None)
-                yield words[1:end]
+            end = next((i for i, word in enumerate(words) if word in ("|", ">", "&&", "&")), None)
+            yield words[:end]
+
+
+def test_the_operators_page_has_commands():
+    assert len(list(commands_of(ROOT / "docs" / "service.md"))) > 5
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
