@@ -14,6 +14,8 @@ from unbayes.ledger import Ledger, keys
 
 CLERK_LIVES = (0.0, 0.15)
 APPLIER_LIVES = (0.1, 2.0)
+# A worker of the command line has to import everything first.
+WORKER_LIVES = (0.5, 6.0)
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +41,23 @@ class Scene:
         self.folder, self.acknowledged = folder / "ledger", folder / "acknowledged"
         (folder / "served").mkdir()
         self.served = folder / "served" / "model.unbayes"
+        self.plan.write_tables(folder / torture.TABLES)
         torture.start_ledger(self.folder, self.plan, self.training.file, db)
 
     def torment(self, kills, meanwhile=None, seed=0, clerks=2):
-        books = Role(
-            "clerk",
-            torture.keep_books,
-            lambda seed: (self.folder, self.plan, self.acknowledged, seed),
-            CLERK_LIVES,
-        )
+        def desk(seed):
+            return self.folder, self.plan, self.acknowledged, seed
+
+        books = Role("clerk", torture.keep_books, desk, CLERK_LIVES)
+        commands = Role("command", torture.keep_commanding, desk, APPLIER_LIVES)
         applying = Role("applier", torture.keep_applying, lambda _: (self.folder, self.served), APPLIER_LIVES)
+        every = ("worker", "--every", 0.1, "--ledger", self.folder)
+        worker = Role("worker", torture.Command, lambda _: every, WORKER_LIVES)
 
         def stand_still():
             self.processes.run(torture.finish, self.folder)
 
-        roles = [books] * clerks + [applying]
+        roles = [books] * clerks + [commands, applying, worker]
         torture.torment(self.processes, roles, kills, random.Random(seed), stand_still, meanwhile)
 
     def die_at_points(self, task, arguments, points):
@@ -81,6 +85,7 @@ def torment_and_check(processes, folder, kills, people, records, db=None, meanwh
     killed = {what: number - before.get(what, 0) for what, number in processes.killed.items()}
     print(f"{killed} killed, {erased} records taken out, {time.monotonic() - began:.0f} s")
     assert sum(killed.values()) >= kills
+    assert all(killed[role] for role in ("clerk", "command", "applier", "worker"))
 
 
 @pytest.mark.long

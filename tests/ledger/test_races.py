@@ -63,7 +63,7 @@ def leave_applied(ledger, monkeypatch):
     from unbayes.ledger import applying
 
     with monkeypatch.context() as patch:
-        patch.setattr(applying, "finish", lambda _: 0)
+        patch.setattr(applying, "finish", lambda *_: 0)
         ledger.apply(NAME)
 
 

@@ -6,22 +6,29 @@ must not make it.
 
 import collections
 import dataclasses
+import functools
+import json
 import multiprocessing
 import multiprocessing.forkserver
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from typer.testing import CliRunner
 
 from ledger.crash_points import dying_at
+from unbayes.cli import app
 from unbayes.ledger import (
     Conflict,
     DatabaseProblem,
     Ledger,
     Locked,
+    ModelSettings,
     Records,
     RequestState,
     Submission,
@@ -38,6 +45,10 @@ ENDS = {
     # Whoever withdraws after the approval may be too late.
     "regret": {RequestState.WITHDRAWN, RequestState.CLOSED},
 }
+# What a command that was refused exits with.
+REFUSED = 2
+# Where the rows of each person are, beside what was acknowledged.
+TABLES = "tables"
 # Requests that are submitted in one transaction.
 AT_ONCE = 100
 # How often something else happens when a process is killed.
@@ -51,6 +62,10 @@ class Person:
     number: int
     rows: tuple[int, ...]
     fate: str
+
+    @property
+    def name(self):
+        return f"person {self.number}"
 
     @property
     def key(self):
@@ -85,15 +100,26 @@ class Plan:
         return [f"record-{row}" for row in rows]
 
     def submissions(self, people):
+        """As the commands submit them, so that it does not matter who does."""
         x, y = self.data()
         return [
             Submission(
-                f"person {each.number}",
+                each.name,
                 Records.of_arrays(x[list(each.rows)], y[list(each.rows)], self.ids(each.rows)),
+                client="cli",
                 idempotency_key=each.key,
             )
             for each in people
         ]
+
+    def write_tables(self, folder):
+        """A table of each person's rows, for commands."""
+        folder.mkdir()
+        x, y = self.data()
+        for each in self.people:
+            cells = [[f"record-{row}", *map(repr, [*x[row].tolist(), float(y[row])])] for row in each.rows]
+            lines = [["id", "a", "b", "y"], *cells]
+            (folder / f"{each.number}.csv").write_text("".join(",".join(line) + "\n" for line in lines))
 
 
 # What processes do. Each opens the ledger for itself.
@@ -101,7 +127,7 @@ class Plan:
 
 def start_ledger(folder, plan, model_file, db=None):
     with Ledger.create(folder, db=db) as ledger:
-        ledger.register(NAME, model_file, ids="id")
+        ledger.register(NAME, model_file, ids="id", settings=ModelSettings(when="now"))
 
 
 @dataclasses.dataclass
@@ -126,20 +152,81 @@ class Clerk:
             self.note("submitted", person.number, number)
         return numbers
 
+    def approve(self, number):
+        self.ledger.approve(number)
+
+    def deny(self, number):
+        self.ledger.deny(number, "a ground")
+
+    def withdraw(self, number):
+        self.ledger.withdraw(number)
+
     def step(self, person):
         """One step towards what the person wants; True where nothing is left to do."""
         (number,) = self.submit(person)
         state, fate = self.ledger.show(number).state, person.fate
         if state is RequestState.RECEIVED and fate in ("erase", "regret"):
-            self.ledger.approve(number)
+            self.approve(number)
             self.note("approved", person.number, number)
         elif state is RequestState.RECEIVED and fate == "deny":
-            self.ledger.deny(number, "a ground")
+            self.deny(number)
             self.note("ended", person.number, number)
         elif state in (RequestState.RECEIVED, RequestState.APPROVED) and fate in ("withdraw", "regret"):
-            self.ledger.withdraw(number)
+            self.withdraw(number)
             self.note("ended", person.number, number)
         return state in ENDS[fate]
+
+
+class CommandClerk(Clerk):
+    """The same by the commands, each of which opens the ledger anew."""
+
+    def run(self, *arguments):
+        place = self.ledger._desk.keys.folder.parent
+        done = CliRunner().invoke(app, [*map(str, arguments), "--ledger", str(place)])
+        if isinstance(done.exception, Exception):
+            raise done.exception
+        if done.exit_code == REFUSED:
+            assert "database is locked" not in done.stderr
+            raise Conflict(done.stderr)
+        return done
+
+    def submit(self, *people):
+        numbers = []
+        for person in people:
+            table = self.acknowledged.with_name(TABLES) / f"{person.number}.csv"
+            ask = ("request", NAME, "--rows", table, "--subject", person.name, "--key", person.key)
+            numbers.append(json.loads(self.run(*ask, "--json").stdout)[0]["number"])
+            self.note("submitted", person.number, numbers[-1])
+        return numbers
+
+    def approve(self, number):
+        self.run("approve", number)
+
+    def deny(self, number):
+        self.run("deny", number, "--ground", "a ground")
+
+    def withdraw(self, number):
+        self.run("withdraw", number)
+
+
+def keep_commanding(folder, plan, acknowledged, seed):
+    """Whatever the commands do, in any order, until killed."""
+    rng = random.Random(seed)
+
+    def work(ledger):
+        clerk = CommandClerk(ledger, plan, acknowledged)
+        while True:
+            chance = rng.random()
+            if chance < 0.1:
+                with_others_at_work(clerk.run, "gc")
+            elif chance < 0.15:
+                with_others_at_work(clerk.run, "log", "checkpoint")
+            elif chance < 0.3:
+                with_others_at_work(clerk.run, "apply", NAME)
+            else:
+                with_others_at_work(clerk.step, rng.choice(plan.people))
+
+    with_database(folder, work)
 
 
 def keep_books(folder, plan, acknowledged, seed):
@@ -252,6 +339,22 @@ def with_database(folder, work):
 # Starting and killing them.
 
 
+class Command:
+    """A command in a process that has imported nothing yet, as `multiprocessing` shows its processes."""
+
+    def __init__(self, *arguments):
+        command = [sys.executable, "-m", "unbayes.cli", *map(str, arguments)]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.kill = self._process.kill
+
+    def join(self, seconds):
+        self._process.wait(seconds)
+
+    @property
+    def exitcode(self):
+        return self._process.returncode
+
+
 class Processes:
     """Starts processes that have imported everything, and sees how they end."""
 
@@ -290,7 +393,10 @@ class Processes:
 
 @dataclasses.dataclass
 class Role:
-    """A process that is killed and started again: what it does, and how long it lives, in seconds."""
+    """A process that is killed and started again: what it does, and how long it lives, in seconds.
+
+    What it does is a function, or `Command`.
+    """
 
     name: str
     task: object
@@ -322,5 +428,6 @@ def torment(processes, roles, kills, rng, between, meanwhile=None, round_of=50):
 
 
 def _start(processes, role, rng):
-    process = processes.start(role.task, *role.arguments(rng.randrange(2**32)))
+    start = Command if role.task is Command else functools.partial(processes.start, role.task)
+    process = start(*role.arguments(rng.randrange(2**32)))
     return time.monotonic() + rng.uniform(*role.lives), role, process
