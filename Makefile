@@ -49,11 +49,12 @@ reproduce: $(VENV)/.installed  ## Every experiment of the paper, quick: results/
 readme: $(VENV)/.installed  ## Put the table and pictures of results/ into the README.
 	$(BIN)/python -m unbayes_paper.readme results README.md
 
-bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: bench.md, start.md, numpyro_start.md and ledger.md in benchmarks/.
+bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: bench.md, start.md, numpyro_start.md, ledger.md and service.md in benchmarks/.
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/python benchmarks/numpyro_start.py
 	$(BIN)/python benchmarks/ledger.py
+	$(BIN)/python benchmarks/service.py
 
 trust: $(VENV)/.installed  ## When results are trusted and errors predicted, over 302 scenarios: benchmarks/trust.md, .json and .png.
 	$(BIN)/python benchmarks/trust.py

@@ -52,6 +52,16 @@ def test_what_the_command_refuses(tmp_path, options):
     assert answer.stdout == ""
 
 
+def test_an_extra_that_is_missing(tmp_path, monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith("unbayes.service.server"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    answer = CliRunner().invoke(app, ["serve", "--ledger", str(tmp_path / "ledger")])
+    assert answer.exit_code == 2
+    assert "pip install 'unbayes[service]'" in answer.stderr
+
+
 def test_a_port_that_is_taken(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -66,10 +66,16 @@ def serve(
     2 it cannot listen, or the ledger cannot be opened
     """
     with answering():
-        from unbayes.service.logs import json_log
-        from unbayes.service.server import Listening, serve
-        from unbayes.service.settings import ServiceSettings
-
+        try:
+            from unbayes.service.logs import json_log
+            from unbayes.service.server import Listening, serve
+            from unbayes.service.settings import ServiceSettings
+        except ModuleNotFoundError as error:
+            if (error.name or "unbayes").partition(".")[0] == "unbayes":
+                raise
+            raise Refused(
+                f"the service needs pip install 'unbayes[service]' (missing: {error.name})"
+            ) from error
         settings = ServiceSettings(
             body_limit=body_limit * MEBIBYTE,
             rate=rate,

@@ -55,7 +55,8 @@ class Observe:
         method = scope["method"] if scope["method"] in METHODS else "OTHER"
         route = getattr(scope.get("route"), "path", NOWHERE)
         self._metrics.count(method, route, status, seconds)
-        caller = scope["state"].get("caller")
+        state = scope["state"]
+        caller = state.get("caller") or getattr(state.get("visitor"), "caller", None)
         self._say(
             "info",
             request_id=number,

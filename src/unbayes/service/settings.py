@@ -74,7 +74,7 @@ class ServiceSettings:
     body_seconds
         Within which a body has to arrive.
     rate, burst
-        Calls a second that a caller may make in the long run, and at once.
+        Calls a second that a caller may make of one process in the long run, and at once.
     is_https
         Whether browsers reach the page by HTTPS, so that its cookie is never sent without.
     hosts
