@@ -280,7 +280,7 @@ def test_the_doctor_and_gc(ledger, setting, clock):
     assert all(finding.is_fine for finding in ledger.doctor())
     clock.now += datetime.timedelta(days=800)
     assert not all(finding.is_fine for finding in ledger.doctor())
-    assert ledger.gc() == {"closed": 0, "forgotten": 1}
+    assert ledger.gc() == {"closed": 0, "forgotten": 1, "told": 0}
     ledger.verify_log()
 
 
