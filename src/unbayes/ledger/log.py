@@ -18,6 +18,9 @@ from unbayes.progress import AbstractProgress, Silent
 
 # Events that are read at a time, and after which progress is told of.
 AT_ONCE, TOLD = 10_000, 1000
+# Statements of every event, made once.
+_HEAD, _NEW_HEAD = sa.select(schema.log_head), schema.log_head.update()
+_NEW_EVENT, _NEW_OPENING = schema.event.insert(), schema.opening.insert()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +47,7 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
 
     A clock that was put back does not put the log back: no event is earlier than the one before.
     """
-    head = connection.execute(sa.select(schema.log_head)).one()
+    head = connection.execute(_HEAD).one()
     frontier, time = Frontier.from_hex(head.frontier), max(time, head.time)
     events, openings = [], []
     for sequence, each in enumerate(happenings, start=head.size):
@@ -57,11 +60,11 @@ def append(connection: Connection, time: str, happenings: Sequence[Happening]) -
         body = event.body
         frontier = frontier.append(leaf_hash(body))
         events.append({"sequence": sequence, "body": body, "request_id": each.request})
-    connection.execute(schema.event.insert(), events)
+    connection.execute(_NEW_EVENT, events)
     if openings:
-        connection.execute(schema.opening.insert(), openings)
+        connection.execute(_NEW_OPENING, openings)
     size = head.size + len(events)
-    connection.execute(schema.log_head.update(), {"size": size, "frontier": frontier.to_hex(), "time": time})
+    connection.execute(_NEW_HEAD, {"size": size, "frontier": frontier.to_hex(), "time": time})
     return [event["sequence"] for event in events]
 
 

@@ -14,12 +14,13 @@ from unbayes.ledger.log import Happening
 
 # How long what was delivered, or given up, is kept for whoever looks into it.
 KEPT = datetime.timedelta(days=30)
+_HOOKS = sa.select(schema.hook.c.id, schema.hook.c.kinds)
 
 
 def post(connection: Connection, time: str, happenings: Sequence[Happening], places: list[int]) -> list[int]:
     """Put events, given with their places in the log, before the hooks that want them; the places."""
     rows = []
-    for hook in connection.execute(sa.select(schema.hook.c.id, schema.hook.c.kinds)):
+    for hook in connection.execute(_HOOKS):
         wanted = hook.kinds.split()
         rows += [
             {"hook_id": hook.id, "sequence": place, "attempts": 0, "next_try": time}

@@ -43,6 +43,15 @@ _REQUESTS = (
     .outerjoin(schema.application, schema.application.c.request_id == schema.request.c.id)
     .outerjoin(schema.version, schema.version.c.id == schema.application.c.version_id)
 )
+# What each submission asks, made once: building a statement takes longer than running it.
+_HAS_MOVED = sa.select(schema.setting.c.name).where(schema.setting.c.name == MOVED)
+_MODEL = sa.select(schema.model).where(schema.model.c.name == sa.bindparam("of"))
+_KNOWN_KEY = sa.select(schema.request.c.id, schema.request.c.content).where(
+    schema.request.c.client == sa.bindparam("of"), schema.request.c.idempotency_key == sa.bindparam("key")
+)
+_NEW_SECRET = schema.secret.insert().returning(schema.secret.c.id)
+_NEW_REQUEST = schema.request.insert().returning(schema.request.c.id, sort_by_parameter_order=True)
+_NEW_PAYLOAD, _NEW_RECORD = schema.payload.insert(), schema.record.insert()
 
 
 class Store:
@@ -80,10 +89,7 @@ class Store:
 
     def has_moved(self) -> bool:
         """Whether the ledger is in another database now."""
-        return (
-            self.run(sa.select(schema.setting.c.name).where(schema.setting.c.name == MOVED)).first()
-            is not None
-        )
+        return self.run(_HAS_MOVED).first() is not None
 
     def add_settings(self, **values: str) -> None:
         """Write new settings."""
@@ -93,8 +99,7 @@ class Store:
 
     def new_secrets(self, purpose: str, number: int) -> list[int]:
         """Places on the sheets of keys."""
-        rows = [{"purpose": purpose}] * number
-        return list(self.connection.scalars(schema.secret.insert().returning(schema.secret.c.id), rows))
+        return list(self.connection.scalars(_NEW_SECRET, [{"purpose": purpose}] * number))
 
     def shred_later(self, secrets: Iterable[int]) -> None:
         """List secrets whose keys are to be destroyed as soon as this transaction has taken effect."""
@@ -114,7 +119,7 @@ class Store:
 
     def model(self, name: str) -> Model:
         """A model by its name."""
-        row = self.run(sa.select(schema.model).where(schema.model.c.name == name)).one_or_none()
+        row = self.run(_MODEL, {"of": name}).one_or_none()
         if row is None:
             known = ", ".join(each.name for each in self.models()) or "none"
             raise NotFound(f"there is no model {name!r}; registered are: {known}")
@@ -272,22 +277,17 @@ class Store:
 
     def known_key(self, client: str, key: str) -> tuple[int, str] | None:
         """Number and content of the request that a client has submitted under an idempotency key."""
-        table = schema.request
-        asked = sa.select(table.c.id, table.c.content).where(
-            table.c.client == client, table.c.idempotency_key == key
-        )
-        row = self.run(asked).one_or_none()
+        row = self.run(_KNOWN_KEY, {"of": client, "key": key}).one_or_none()
         return None if row is None else (row.id, row.content)
 
     def add_requests(self, rows: Sequence[Mapping[str, Any]]) -> list[int]:
         """New requests; their numbers, in the order given."""
-        insert = schema.request.insert().returning(schema.request.c.id, sort_by_parameter_order=True)
-        return list(self.connection.scalars(insert, list(rows)))
+        return list(self.connection.scalars(_NEW_REQUEST, list(rows)))
 
     def add_contents(self, payloads: Sequence[Mapping], digests: Sequence[Mapping]) -> None:
         """The sealed rows and the records' digests of requests."""
-        self.run(schema.payload.insert(), list(payloads))
-        self.run(schema.record.insert(), list(digests))
+        self.run(_NEW_PAYLOAD, list(payloads))
+        self.run(_NEW_RECORD, list(digests))
 
     def change(self, request: Request, state: RequestState, **fields: Any) -> None:
         """Put a request into its next state; refuses where somebody else has moved it."""
@@ -383,8 +383,7 @@ class Store:
 
     def report(self, number: int) -> bytes | None:
         """The signed report on a request."""
-        asked = sa.select(schema.report.c.body).where(schema.report.c.request_id == number)
-        body = self.run(asked).scalar()
+        body = self.run(sa.select(schema.report.c.body).where(schema.report.c.request_id == number)).scalar()
         return None if body is None else bytes(body)
 
     def add_reports(self, reports: Mapping[int, bytes]) -> None:
