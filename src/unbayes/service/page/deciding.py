@@ -72,6 +72,7 @@ def withdraw(
 ) -> Response:
     """Take a request back: whoever submitted it, or whoever decides."""
     by = form.visitor.caller.name
+    visible(ledger, form.visitor, number, Scope.APPROVE)
     return _decide(request, form, ledger, number, "withdrawn", lambda: ledger.withdraw(number, by=by))
 
 

@@ -15,6 +15,7 @@ from unbayes.ledger.verify import verify_report
 from unbayes.service.page import words
 from unbayes.service.page.rendering import show
 from unbayes.service.page.visiting import (
+    SEES_ALL,
     SEES_REQUESTS,
     Form,
     PageRoute,
@@ -119,10 +120,13 @@ def request_page(
     return page_of(request, ledger, visitor, asked, message=words.DONE.get(done))
 
 
-def visible(ledger: Ledger, visitor: Visitor, number: int) -> Asked:
-    """A request that this visitor may see; others are not there for them."""
+def visible(ledger: Ledger, visitor: Visitor, number: int, *scopes: Scope) -> Asked:
+    """A request of this visitor, or of anybody where they have one of these scopes; others are not there.
+
+    Where none is named, any scope will do by which one sees all requests.
+    """
     asked = ledger.show(number)
-    if visitor.client is not None and asked.client != visitor.client:
+    if asked.client != visitor.caller.name and not visitor.caller.may(*(scopes or SEES_ALL)):
         raise NotFound(f"there is no request {number}")
     return asked
 
