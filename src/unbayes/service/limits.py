@@ -22,6 +22,8 @@ REMEMBERED = 10_000
 DIGITS = 18
 # Below these, a body may be as long as a table.
 TABLES = "/table"
+# Whoever logs in has shown nothing yet, and sends a token alone.
+LOGIN, LOGIN_LIMIT = "/login", 16 * 1024
 PAGES = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 OTHERS = "default-src 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -112,6 +114,8 @@ class BodyLimit:
         return await self.app(scope, body.receive, body.closing(send))
 
     def _limit(self, path: str) -> int:
+        if path == LOGIN:
+            return min(LOGIN_LIMIT, self._settings.json_limit)
         return self._settings.body_limit if path.endswith(TABLES) else self._settings.json_limit
 
 

@@ -4,7 +4,8 @@ import sys
 from http import HTTPStatus
 
 from fastapi import Request
-from starlette.datastructures import UploadFile
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from unbayes.service.problems import Problem
@@ -19,22 +20,33 @@ class InMemoryParser(MultiPartParser):
     spool_max_size = sys.maxsize
 
 
+async def parse_multipart(request: Request, *, most_fields: int, longest_field: int) -> FormData:
+    """The form in a body, with one file at most.
+
+    Characters are UTF-8: a body could name another set, and of those that Python knows some take forever.
+    """
+    _, options = parse_options_header(request.headers.get("content-type", ""))
+    if options.get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise _refusal("the form must be in UTF-8")
+    parser = InMemoryParser(
+        request.headers,
+        request.stream(),  # pyright: ignore[reportArgumentType]
+        max_files=1,
+        max_fields=most_fields,
+        max_part_size=longest_field,
+    )
+    try:
+        return await parser.parse()
+    except (MultiPartException, KeyError, LookupError, UnicodeDecodeError) as error:
+        raise _refusal("the body is not a form as multipart/form-data has it") from error
+
+
 async def read_upload(request: Request, longest: int) -> tuple[dict[str, str], bytes]:
     """The fields of a form, and the content of its one file, which is called `rows`."""
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "multipart/form-data":
         raise _refusal("the body must be multipart/form-data with a file that is called rows")
-    parser = InMemoryParser(
-        request.headers,
-        request.stream(),  # pyright: ignore[reportArgumentType]
-        max_files=1,
-        max_fields=MOST_FIELDS,
-        max_part_size=LONGEST_FIELD,
-    )
-    try:
-        form = await parser.parse()
-    except (MultiPartException, KeyError, LookupError, UnicodeDecodeError) as error:
-        raise _refusal("the body is not a form as multipart/form-data has it") from error
+    form = await parse_multipart(request, most_fields=MOST_FIELDS, longest_field=LONGEST_FIELD)
     file = form.get(FILE)
     if not isinstance(file, UploadFile):
         await form.close()

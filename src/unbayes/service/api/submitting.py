@@ -1,6 +1,5 @@
 """Requests come in: one, many, or as a table."""
 
-import datetime
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -18,12 +17,11 @@ from unbayes.service.api.replies import RequestAnswer, SubmittedAnswer
 from unbayes.service.api.shared import ModelName, reply
 from unbayes.service.authority import Caller, GuardedRoute, ledger_of, needs, settings_of
 from unbayes.service.document import refusals
+from unbayes.service.due import require_ahead
 from unbayes.service.settings import ServiceSettings
 from unbayes.service.sources import records_of
 from unbayes.service.uploads import read_upload
 
-# Days that a due date may be ahead.
-LONGEST = datetime.timedelta(days=3650)
 KNOWN = {
     int(HTTPStatus.OK): {"model": RequestAnswer, "description": "It was submitted before under this key."},
     **refusals(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT),
@@ -117,7 +115,7 @@ async def submit_table(
 
     def work() -> Response:
         people = request.app.state.tables.read(rows, ledger.model(name).columns, form.subject_column)
-        due = _due(ledger, form.due)
+        due = require_ahead(ledger, form.due)
         submissions = [
             Submission(
                 person or form.subject or "",
@@ -144,7 +142,7 @@ def _submission(
     key: str | None,
 ) -> Submission:
     records = _records(ledger, settings, name, form)
-    due = _due(ledger, form.due)
+    due = require_ahead(ledger, form.due)
     return Submission(form.subject, records, form.reference, due, caller.name, key, form.missing)
 
 
@@ -160,14 +158,6 @@ def _records(ledger: Ledger, settings: ServiceSettings, name: str, form: Submiss
     if (source := settings.sources.get(name)) is None:
         raise LedgerError(f"ids, inputs and targets are needed: {name} has no data source")
     return records_of(source, ledger.model(name).columns, form.subject)
-
-
-def _due(ledger: Ledger, due: datetime.date | None) -> datetime.date | None:
-    """A day that is still to come."""
-    today = ledger.today
-    if due is not None and not today <= due <= today + LONGEST:
-        raise LedgerError(f"due must be from {today} to {today + LONGEST}, got {due}")
-    return due
 
 
 def _key(key: str | None, place: int | None) -> str | None:

@@ -15,9 +15,11 @@ from unbayes.ledger.entities import Model
 from unbayes.ledger.errors import LedgerError, NotFound
 from unbayes.ledger.intake import Submission
 from unbayes.ledger.tokens import Scope
+from unbayes.service.due import require_ahead
 from unbayes.service.page.rendering import go, show
 from unbayes.service.page.visiting import Form, PageRoute, TheLedger, Visitor, posting, visiting
 from unbayes.service.problems import Problem, status_of
+from unbayes.service.sources import records_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 # What is shown again where a form is refused; a file cannot be.
@@ -50,14 +52,14 @@ def submit(
             subject=form.text("subject"),
             records=_records(request, form, model),
             reference=form.text("reference") or None,
-            due=_date(form.text("due")),
+            due=require_ahead(ledger, _date(form.text("due"))),
             client=form.visitor.caller.name,
             idempotency_key=form.text("once") or None,
             missing="skip" if form.text("missing") else "refuse",
         )
         (number,) = ledger.request_many(name, [submission])
     except (LedgerError, Refused, Problem) as error:
-        values = {field: form.text(field) for field in FIELDS}
+        values = {field: form.words.get(field, "") for field in FIELDS}
         status = error.status if isinstance(error, Problem) else status_of(error)
         return _form(request, ledger, name, values, int(status), wrong=str(error))
     return go(f"/requests/{number}?done=submitted")
@@ -84,15 +86,19 @@ def _form(
         chosen=chosen,
         rule=chosen.settings.deadline_rule,
         today=ledger.today,
+        has_source=chosen.name in request.app.state.settings.sources,
         wrong=wrong,
         values=values | {"typed": values["typed"] or header(chosen) + "\n"},
     )
 
 
 def _records(request: Request, form: Form, model: Model) -> Records:
-    """The rows: a file, or lines below the one that names the columns."""
+    """The rows: a file, or lines below the one that names the columns; else those of the data source."""
     typed, chosen = form.text("typed"), form.files.get("rows")
     is_typed = typed not in {"", header(model)}
+    source = request.app.state.settings.sources.get(model.name)
+    if source is not None and not is_typed and chosen is None:
+        return records_of(source, model.columns, form.text("subject"))
     if is_typed == (chosen is not None):
         raise Refused("their records must be in a file or typed in, one of the two")
     data = typed.encode() if chosen is None else chosen

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hmac
-import sys
+import re
 import urllib.parse
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
-from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
+from starlette.formparsers import FormParser, MultiPartException
 from starlette.responses import Response
 
 from unbayes.ledger import Ledger
@@ -21,11 +21,15 @@ from unbayes.ledger.tokens import Scope
 from unbayes.service.authority import Caller, ledger_of, require
 from unbayes.service.page.rendering import go
 from unbayes.service.problems import Problem
+from unbayes.service.uploads import parse_multipart
 
 FORM_KEY, FORM_HEADER = "form_key", "x-form-key"
 MOST_FIELDS = 30
 # Characters that a field may have; rows that are typed in may be longer.
-LONGEST, MOST_CHARACTERS = 2000, {"typed": 1_000_000}
+LONGEST, MOST_CHARACTERS = 2000, {"typed": 1_000_000, "subject": 1000}
+# Fields that have lines; in the others there are no control characters.
+LINES = frozenset(("typed", "ground", "reason"))
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What a caller who sees requests of others has.
 SEES_ALL = (Scope.APPROVE, Scope.OPERATE, Scope.AUDIT)
 SEES_REQUESTS = (*SEES_ALL, Scope.SUBMIT)
@@ -68,19 +72,15 @@ class Form:
     def text(self, name: str) -> str:
         """A field, empty where it is missing."""
         value = self.words.get(name, "")
-        if "\0" in value or len(value) > MOST_CHARACTERS.get(name, LONGEST):
+        value = value.strip()
+        plain = value.translate({ord(each): None for each in "\t\r\n"}) if name in LINES else value
+        if CONTROL.search(plain) or len(value) > MOST_CHARACTERS.get(name, LONGEST):
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} is too long, or is no text")
-        return value.strip()
+        return value
 
 
 class NotLoggedIn(Exception):
     """There is no session, or it is over."""
-
-
-class InMemoryParser(MultiPartParser):
-    """Rows of people are never written to a temporary file; the limit on bodies bounds what is held."""
-
-    spool_max_size = sys.maxsize
 
 
 class PageRoute(APIRoute):
@@ -156,7 +156,8 @@ def require_own_page(request: Request) -> None:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     is_foreign = site is not None and site != "same-origin"
     if origin is not None:
-        is_foreign |= urllib.parse.urlsplit(origin).netloc != request.headers.get("host")
+        # Compared as text: what is no address is no page of ours either.
+        is_foreign |= origin.partition("://")[2] != request.headers.get("host")
     if is_foreign:
         raise Problem(HTTPStatus.FORBIDDEN, "this form was sent by a page of somebody else")
 
@@ -165,16 +166,16 @@ async def read_form(request: Request) -> tuple[dict[str, str], dict[str, bytes]]
     """The fields and the files of a form, in memory."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
-        sent = await FormParser(request.headers, request.stream(), max_fields=MOST_FIELDS).parse()
-    elif kind == "multipart/form-data":
-        limit = request.app.state.settings.body_limit
-        parser = InMemoryParser(
-            request.headers, request.stream(), max_files=1, max_fields=MOST_FIELDS, max_part_size=limit
-        )
+        parser = FormParser(request.headers, request.stream(), max_fields=MOST_FIELDS)
         try:
             sent = await parser.parse()
         except MultiPartException as error:
-            raise Problem(HTTPStatus.BAD_REQUEST, f"the form cannot be read: {error.message}") from None
+            raise Problem(
+                HTTPStatus.UNPROCESSABLE_ENTITY, f"the form cannot be read: {error.message}"
+            ) from None
+    elif kind == "multipart/form-data":
+        limit = request.app.state.settings.body_limit
+        sent = await parse_multipart(request, most_fields=MOST_FIELDS, longest_field=limit)
     else:
         return {}, {}
     words = {name: value for name, value in sent.items() if isinstance(value, str)}
