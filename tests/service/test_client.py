@@ -29,9 +29,9 @@ from unbayes.ledger import (
 from unbayes.ledger.checkpoint import read_checkpoint
 from unbayes.ledger.merkle import require_consistency, require_inclusion
 from unbayes.ledger.tokens import Scope
-from unbayes.service import answers, calling
-from unbayes.service.answers import NewRequest
-from unbayes.service.calling import NoAnswer, ServiceProblem, TooManyCalls
+from unbayes.service.client import answers, calling
+from unbayes.service.client.answers import NewRequest
+from unbayes.service.client.calling import NoAnswer, ServiceProblem, TooManyCalls
 
 SCOPES = tuple(Scope)
 
@@ -92,7 +92,7 @@ def test_decisions(client, ledger, setting):
 
 
 def test_many_and_pages_and_finding(client, setting, monkeypatch):
-    monkeypatch.setattr("unbayes.service.client.PAGE", 2)
+    monkeypatch.setattr("unbayes.service.client.client.PAGE", 2)
     asked = [NewRequest(f"person {i}", setting.records(i), idempotency_key=f"k{i}") for i in range(5)]
     taken = client.request_many("m", asked)
     assert [each.number for each in taken] == [1, 2, 3, 4, 5]

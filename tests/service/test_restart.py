@@ -24,7 +24,7 @@ from ledger.postgresql import folder_of_binaries, running
 from ledger.setting import RECORDS, require_equal
 from unbayes.ledger import Conflict, Ledger, LedgerError, ModelSettings, RequestState, verify_report
 from unbayes.ledger.tokens import Scope
-from unbayes.service.calling import NoAnswer
+from unbayes.service.client.calling import NoAnswer
 
 pytestmark = [
     pytest.mark.long,

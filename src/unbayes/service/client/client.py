@@ -14,7 +14,7 @@ from urllib.parse import quote
 from unbayes._replace import replacing
 from unbayes.ledger.errors import DatabaseProblem, LedgerError
 from unbayes.ledger.states import RequestState
-from unbayes.service.answers import (
+from unbayes.service.client.answers import (
     CurrentModel,
     Model,
     NewRequest,
@@ -25,8 +25,8 @@ from unbayes.service.answers import (
     read,
     read_all,
 )
-from unbayes.service.calling import Connection, NoAnswer, ServiceProblem, TooManyCalls
-from unbayes.service.client_parts import Hooks, Log, Tokens
+from unbayes.service.client.calling import Connection, NoAnswer, ServiceProblem, TooManyCalls
+from unbayes.service.client.parts import Hooks, Log, Tokens
 
 if TYPE_CHECKING:
     import ssl

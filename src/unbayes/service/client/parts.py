@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from unbayes.service.answers import (
+from unbayes.service.client.answers import (
     Consistency,
     Event,
     Hook,
@@ -15,7 +15,7 @@ from unbayes.service.answers import (
     read,
     read_all,
 )
-from unbayes.service.calling import Connection
+from unbayes.service.client.calling import Connection
 
 
 class Log:
