@@ -106,6 +106,26 @@ def test_a_table_may_be_longer_than_other_bodies(address, token):
     assert status_of(answer_of(address, data)) == 413
 
 
+def test_all_bodies_together_have_a_limit(ledger):
+    settings, body = ServiceSettings(bodies_limit=3 * LIMIT), body_of(2 * LIMIT)
+    kind = {"content-type": "application/json"}
+    with serving(ledger, settings) as address, caller(address, ledger, "submit") as client:
+        token = client.headers["authorization"].removeprefix("Bearer ")
+        data = post(SEARCH, token, JSON, f"Content-Length: {2 * LIMIT}", body=b" " * (2 * LIMIT - 1))
+        with connected(address) as connection:
+            connection.sendall(data)
+            time.sleep(0.3)
+            answer = client.post(
+                SEARCH, content=body_of(2 * LIMIT), headers={"content-type": "application/json"}
+            )
+            assert answer.status_code == 503
+            assert "all callers together" in answer.json()["detail"]
+            assert answer.headers["retry-after"] == "5"
+        time.sleep(0.3)
+        answer = client.post(SEARCH, content=body, headers=kind)
+        assert answer.status_code == 200
+
+
 def test_a_body_that_does_not_arrive_in_time_is_refused(address, token):
     start = time.monotonic()
     answer = answer_of(address, post(SEARCH, token, JSON, "Content-Length: 100", body=b'{"subject"'))

@@ -22,6 +22,8 @@ REMEMBERED = 10_000
 DIGITS = 18
 # Below these, a body may be as long as a table.
 TABLES = "/table"
+# Here, too, so that the page can say what is wrong with a file.
+FILES = "/verify"
 # Whoever logs in has shown nothing yet, and sends a token alone.
 LOGIN, LOGIN_LIMIT = "/login", 16 * 1024
 PAGES = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -99,36 +101,51 @@ class RateLimit:
 
 
 class BodyLimit:
-    """Refuses bodies that are too long, whether or not they say so, or that do not arrive in time."""
+    """Refuses bodies that are too long, alone or together, or that do not arrive in time."""
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings):
         self.app, self._settings = app, settings
+        # Bytes of calls that are not answered yet.
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count the bytes of a body."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        body = _Body(scope, receive, self._limit(scope["path"]), self._settings.body_seconds)
+        body = _Body(scope, receive, self._limit(scope["path"]), self._settings.body_seconds, self._hold)
         if body.said > body.limit:
             return await body.too_long()(scope, receive, body.closing(send))
-        return await self.app(scope, body.receive, body.closing(send))
+        try:
+            return await self.app(scope, body.receive, body.closing(send))
+        finally:
+            self._held -= body.got
+
+    def _hold(self, number: int) -> None:
+        """Count bytes that have come."""
+        self._held += number
+        if self._held > self._settings.bodies_limit:
+            sentence = "too much is being sent by all callers together; try again"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, sentence, {"Retry-After": "5"})
 
     def _limit(self, path: str) -> int:
         if path == LOGIN:
             return min(LOGIN_LIMIT, self._settings.json_limit)
-        return self._settings.body_limit if path.endswith(TABLES) else self._settings.json_limit
+        is_long = path.endswith(TABLES) or path == FILES
+        return self._settings.body_limit if is_long else self._settings.json_limit
 
 
 class _Body:
     """The body of one call."""
 
-    def __init__(self, scope: Scope, receive: Receive, limit: int, seconds: float):
-        self._receive, self.limit, self._seconds = receive, limit, seconds
+    def __init__(
+        self, scope: Scope, receive: Receive, limit: int, seconds: float, hold: Callable[[int], None]
+    ):
+        self._receive, self.limit, self._seconds, self._hold = receive, limit, seconds, hold
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         self.said = int(length) if length.isdecimal() and len(length) <= DIGITS else limit + 1
         self._is_whole = not self.said and "transfer-encoding" not in headers
-        self._got, self._end = 0, None
+        self.got, self._end = 0, None
 
     async def receive(self) -> Message:
         """The next part."""
@@ -142,8 +159,10 @@ class _Body:
         except TimeoutError:
             sentence = f"the body must arrive within {self._seconds:g} seconds"
             raise Problem(HTTPStatus.REQUEST_TIMEOUT, sentence) from None
-        self._got += len(message.get("body", b""))
-        if self._got > self.limit:
+        new = len(message.get("body", b""))
+        self.got += new
+        self._hold(new)
+        if self.got > self.limit:
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._sentence)
         self._is_whole = not message.get("more_body", False)
         return message

@@ -9,7 +9,7 @@ from unbayes.ledger.errors import LedgerError
 
 MEBIBYTE = 2**20
 POSITIVE = (
-    *("body_limit", "json_limit", "body_seconds", "rate", "burst"),
+    *("body_limit", "json_limit", "bodies_limit", "body_seconds", "rate", "burst"),
     *("most_rows", "table_memory", "table_seconds", "table_readers"),
 )
 
@@ -71,6 +71,8 @@ class ServiceSettings:
     ----------
     body_limit, json_limit
         Bytes that an uploaded table may have, and any other body of a request.
+    bodies_limit
+        Bytes that the bodies of all calls which are not answered yet may have together.
     body_seconds
         Within which a body has to arrive.
     rate, burst
@@ -91,6 +93,7 @@ class ServiceSettings:
 
     body_limit: int = 32 * MEBIBYTE
     json_limit: int = 4 * MEBIBYTE
+    bodies_limit: int = 512 * MEBIBYTE
     body_seconds: float = 30.0
     rate: float = 50.0
     burst: int = 200

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from unbayes.ledger import Ledger
 from unbayes.ledger.errors import LedgerError
 from unbayes.ledger.report_page import page
-from unbayes.ledger.verify import verify_report
+from unbayes.ledger.verify import VerifiedReport, verify_report
 from unbayes.service.page.rendering import HEADERS, show
 from unbayes.service.page.requests import Number, visible
 from unbayes.service.page.visiting import (
@@ -26,8 +26,12 @@ from unbayes.service.page.visiting import (
     visiting,
 )
 from unbayes.service.problems import Problem
+from unbayes.service.settings import MEBIBYTE
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+# With the openings of some ten thousand records.
+MOST_MEBIBYTES = 4
+LONGEST_REPORT = MOST_MEBIBYTES * MEBIBYTE
 STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
@@ -89,7 +93,7 @@ def verify_own(
 @router.get("/verify")
 def verify_page(request: Request, visitor: Annotated[Visitor, Depends(visiting())]) -> Response:
     """The form by which any report is checked."""
-    return show(request, "verify.html", report=None, wrong=None, what=None)
+    return _show(request)
 
 
 @router.post("/verify")
@@ -101,6 +105,10 @@ def verify(
     """Check a file that somebody has."""
     if (chosen := form.files.get("report")) is None:
         raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "choose the file of a report, erasure-report-….json")
+    if len(chosen) > LONGEST_REPORT:
+        wrong = f"a report has at most {MOST_MEBIBYTES} MiB, and the file has more"
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return _show(request, status, wrong=wrong, what="the file was not read")
     return _checked(request, ledger, chosen, "the file")
 
 
@@ -109,8 +117,20 @@ def _checked(request: Request, ledger: Ledger, data: bytes, what: str) -> Respon
         report = verify_report(data, ledger.public_key)
     except LedgerError as error:
         status = HTTPStatus.UNPROCESSABLE_ENTITY
-        return show(request, "verify.html", status, report=None, wrong=str(error), what=what)
-    return show(request, "verify.html", report=report, wrong=None, what=what)
+        return _show(request, status, wrong=str(error), what=what)
+    return _show(request, report=report, what=what)
+
+
+def _show(
+    request: Request,
+    status: int = 200,
+    *,
+    report: VerifiedReport | None = None,
+    wrong: str | None = None,
+    what: str | None = None,
+) -> Response:
+    values = {"report": report, "wrong": wrong, "what": what, "most": MOST_MEBIBYTES}
+    return show(request, "verify.html", status, **values)
 
 
 def _page(ledger: Ledger, visitor: Visitor, number: int) -> str:
