@@ -1,13 +1,18 @@
 """What somebody sends to the page who means no good."""
 
+import contextlib
+import time
+
 import httpx
 import pytest
 
 from ledger.setting import ask
+from service.raw import connected
 from service.serving import serving
 from service.test_page import EVERYBODY, OPEN, key, post, quick, submit, text_of, visitor  # noqa: F401
 from unbayes.ledger.tokens import Scope
 from unbayes.service import ServiceSettings
+from unbayes.service.page import models, reports
 from unbayes.service.settings import Source
 
 FORM = "application/x-www-form-urlencoded"
@@ -110,3 +115,55 @@ def test_by_the_person_alone(ledger, setting, tmp_path):
         client = visitor(address, ledger, Scope.SUBMIT)
         assert "By the person alone" not in client.get("/requests/new").text
         assert "in a file or typed in" in submit(client, subject="person 3").text
+
+
+def test_a_file_that_is_no_report_by_its_length(address, ledger):
+    client = visitor(address, ledger, Scope.AUDIT)
+    assert "at most 4 MiB" in client.get("/verify").text
+    files = {"report": ("r.json", b" " * (reports.LONGEST_REPORT + 1))}
+    answer = client.post("/verify", data={"form_key": key(client)}, files=files)
+    assert answer.status_code == 413
+    assert "The file was not read. Do not rely on it." in answer.text
+    assert "at most 4 MiB, and the file has more" in answer.text
+
+
+# Streams
+
+
+@contextlib.contextmanager
+def streaming(client, address, most):
+    """Streams of the progress of a model, each with what has come of it so far."""
+    cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    head = f"GET /models/m/progress HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(connected(address)) for _ in range(most)]
+        for connection in connections:
+            connection.sendall(head)
+        yield [read_until(connection, b"retry: ") for connection in connections]
+
+
+def read_until(connection, wanted):
+    data = b""
+    while wanted + b"1" not in data and wanted + b"2" not in data:
+        data += connection.recv(4096)
+    return data
+
+
+def test_nobody_takes_up_all_connections_by_streams(address, ledger):
+    ledger.want("m")
+    client = visitor(address, ledger, Scope.OPERATE)
+    for _ in range(2):
+        with streaming(client, address, models.MOST_STREAMS + 5) as said:
+            assert sum(b"retry: 2000" in each for each in said) == models.MOST_STREAMS
+            assert sum(b"retry: 10000" in each for each in said) == 5
+        time.sleep(2 * models.LOOK_SECONDS)
+
+
+def test_a_stream_does_not_hold_the_server_up(ledger):
+    ledger.want("m")
+    with contextlib.ExitStack() as stack:
+        with serving(ledger) as address:
+            client = visitor(address, ledger, Scope.OPERATE)
+            stack.enter_context(streaming(client, address, 1))
+            start = time.monotonic()
+        assert time.monotonic() - start < 5

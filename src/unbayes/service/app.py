@@ -1,5 +1,6 @@
 """The application: routes over one ledger."""
 
+import collections
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -47,6 +48,8 @@ def create_app(ledger: Ledger, settings: ServiceSettings | None = None, *, log: 
     app.state.ledger, app.state.settings = ledger, settings
     app.state.identities = None if settings.oidc is None else Identities(settings.oidc)
     app.state.metrics, app.state.tables = Metrics(ledger), TableReaders(settings)
+    # Progress that is being told, by the name of the caller.
+    app.state.streams = collections.Counter()
     add_problems(app)
     for router in (*routers(), *page_routers()):
         # Flat, so that a call finds its route at once.

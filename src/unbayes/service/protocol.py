@@ -13,6 +13,8 @@ from unbayes.service.problems import MEDIA_TYPE
 HEAD_SECONDS, HEAD_LIMIT = 10.0, 64 * 1024
 # Within which the other side has to take something of an answer.
 TAKE_SECONDS = 60.0
+# In the state of a call whose server stops.
+STOPPING = "is_stopping"
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -64,6 +66,12 @@ class PatientProtocol(HttpToolsProtocol):
         """Refuse what is no HTTP."""
         self._end_head()
         self._refuse(HTTPStatus.BAD_REQUEST, "this is not HTTP")
+
+    def shutdown(self) -> None:
+        """The server stops: an answer that would go on for long may end."""
+        super().shutdown()
+        if self.cycle is not None:
+            self.cycle.scope.setdefault("state", {})[STOPPING] = True
 
     def pause_writing(self) -> None:
         """The other side takes nothing."""

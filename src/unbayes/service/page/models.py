@@ -1,6 +1,7 @@
 """A model: its versions, how far off they are, what its base still knows; and applying what waits."""
 
 import asyncio
+import collections
 import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ from unbayes.service.page.visiting import (
     visiting,
     visitor_of,
 )
+from unbayes.service.protocol import STOPPING
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 # Versions in the table, and waiting requests beside it.
@@ -36,6 +38,8 @@ WAITING_SHOWN = 8
 # Between two looks at what the worker does, and how long one stream lasts; browsers open another.
 LOOK_SECONDS = 0.5
 STREAM_SECONDS = 600
+# Streams that one caller may have open.
+MOST_STREAMS = 10
 
 
 @router.get("/models/{name:path}/progress")
@@ -50,7 +54,9 @@ async def progress(
     await run_in_threadpool(ledger.model, name)
     stream = _events(request, ledger, name, since)
     return StreamingResponse(
-        stream, headers={**HEADERS, "X-Accel-Buffering": "no"}, media_type="text/event-stream"
+        _one_of_few(request.app.state.streams, visitor.caller.name, stream),
+        headers={**HEADERS, "X-Accel-Buffering": "no"},
+        media_type="text/event-stream",
     )
 
 
@@ -132,7 +138,7 @@ async def _events(request: Request, ledger: Ledger, name: str, since: int) -> As
     yield "retry: 2000\n\n"
     before, loop = None, asyncio.get_running_loop()
     until = loop.time() + STREAM_SECONDS
-    while loop.time() < until and not await request.is_disconnected():
+    while loop.time() < until and not await _is_over(request):
         model = await run_in_threadpool(_look, request, ledger, name)
         if model is None:
             return
@@ -143,6 +149,27 @@ async def _events(request: Request, ledger: Ledger, name: str, since: int) -> As
             before = now
             yield _event("progress", now)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _one_of_few(
+    streams: collections.Counter[str], caller: str, stream: AsyncIterator[str]
+) -> AsyncIterator[str]:
+    """A stream, unless its caller has many open already: each takes up a connection."""
+    if streams[caller] >= MOST_STREAMS:
+        yield "retry: 10000\n\n"
+        return
+    streams[caller] += 1
+    try:
+        async for each in stream:
+            yield each
+    finally:
+        streams[caller] -= 1
+        # Nobody who has none is remembered.
+        streams += collections.Counter()
+
+
+async def _is_over(request: Request) -> bool:
+    return getattr(request.state, STOPPING, False) or await request.is_disconnected()
 
 
 def _look(request: Request, ledger: Ledger, name: str) -> Model | None:
