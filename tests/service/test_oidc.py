@@ -181,6 +181,7 @@ FORGED = {
     "no signature": lambda issuer: issuer.token().rpartition(".")[0] + ".",
     "too long": lambda issuer: issuer.token(more="x" * 40_000)[:60_000],
     "nonsense": lambda _: "a.b.c",
+    "too deep": lambda _: base64.urlsafe_b64encode(b"[" * 12_000).rstrip(b"=").decode() + ".e30.e30",
     "a key inside": lambda issuer: issuer.token(
         signing=issuer.other, headers={"jwk": issuer.jwk("r", issuer.other)}
     ),
