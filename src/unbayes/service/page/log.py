@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from unbayes.ledger import Ledger
-from unbayes.ledger.errors import LedgerError
+from unbayes.ledger.errors import LedgerError, TamperedLog
 from unbayes.ledger.tokens import Scope
 from unbayes.service.page import words
 from unbayes.service.page.rendering import go, show
@@ -59,15 +59,20 @@ def _page(
     state = ledger.log.state()
     end = state.size if before is None else max(0, min(before, state.size))
     start = max(0, end - LISTED)
+    wrong, events = more.pop("wrong", None), []
+    try:
+        events = list(reversed(ledger.log.events(start, end - start)))
+    except TamperedLog as error:
+        status, wrong = status_of(error), wrong or str(error)
     values = {
         "state": state,
         "start": start,
         "end": end,
-        "events": list(reversed(ledger.log.events(start, end - start))),
+        "events": events,
         "checkpoints": list(reversed(ledger.log.checkpoints()))[:CHECKPOINTS_LISTED],
         "key_id": ledger.public_key.key_id,
         "message": None,
-        "wrong": None,
+        "wrong": wrong,
         "found": None,
     }
     return show(request, "log.html", status, **(values | more))
