@@ -11,18 +11,34 @@ from unbayes.service.settings import Source
 from unbayes.service.table_reader import ArrowRows
 
 
+class Lookup:
+    """The records of people in one table, for one call.
+
+    Of a Parquet file, only the parts are read that may have some. A CSV file is read once, however many
+    people are looked for.
+    """
+
+    def __init__(self, source: Source, columns: TableColumns):
+        self._source, self._columns = source, columns
+        self._people: dict[str, Records] | None = None
+
+    def find(self, subject: str) -> Records:
+        """The records of a person."""
+        is_parquet = self._source.path.suffix.lower() in PARQUET_SUFFIXES
+        found = _parquet(self._source, self._columns, subject) if is_parquet else self._csv(subject)
+        if found is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "the data source has no records of this person")
+        return found
+
+    def _csv(self, subject: str) -> Records | None:
+        if self._people is None:
+            self._people = dict(Records.by_subject(self._source.path, self._columns, self._source.subject))
+        return self._people.get(subject)
+
+
 def records_of(source: Source, columns: TableColumns, subject: str) -> Records:
-    """The records of a person; of a Parquet file, only the parts that may have some are read."""
-    read = _parquet if source.path.suffix.lower() in PARQUET_SUFFIXES else _csv
-    found = read(source, columns, subject)
-    if found is None:
-        raise Problem(HTTPStatus.NOT_FOUND, "the data source has no records of this person")
-    return found
-
-
-def _csv(source: Source, columns: TableColumns, subject: str) -> Records | None:
-    people = Records.by_subject(source.path, columns, source.subject)
-    return next((records for person, records in people if person == subject), None)
+    """The records of one person."""
+    return Lookup(source, columns).find(subject)
 
 
 def _parquet(source: Source, columns: TableColumns, subject: str) -> Records | None:

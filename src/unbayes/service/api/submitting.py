@@ -1,6 +1,6 @@
 """Requests come in: one, many, or as a table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from unbayes.service.authority import Caller, GuardedRoute, ledger_of, needs, se
 from unbayes.service.document import refusals
 from unbayes.service.due import require_ahead
 from unbayes.service.settings import ServiceSettings
-from unbayes.service.sources import records_of
+from unbayes.service.sources import Lookup
 from unbayes.service.uploads import read_upload
 
 KNOWN = {
@@ -58,7 +58,8 @@ def submit(
     settings: ServiceSettings = Depends(settings_of),
 ) -> Response:
     """Ask for one person's records to be taken out of a model."""
-    submission = _submission(ledger, settings, name, form, caller, idempotency_key)
+    find = _finder(ledger, settings, name)
+    submission = _submission(ledger, find, form, caller, idempotency_key)
     ((number, is_new),) = ledger.take_in(name, [submission])
     status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     answer = of_request(ledger.show(number), ledger.today)
@@ -74,9 +75,8 @@ def submit_many(
     settings: ServiceSettings = Depends(settings_of),
 ) -> Response:
     """Submit many requests, all or none."""
-    submissions = [
-        _submission(ledger, settings, name, each, caller, each.idempotency_key) for each in form.requests
-    ]
+    find = _finder(ledger, settings, name)
+    submissions = [_submission(ledger, find, each, caller, each.idempotency_key) for each in form.requests]
     return _submitted(ledger, caller, ledger.take_in(name, submissions))
 
 
@@ -135,18 +135,29 @@ async def submit_table(
 
 def _submission(
     ledger: Ledger,
-    settings: ServiceSettings,
-    name: str,
+    find: Callable[[str], Records],
     form: SubmissionForm,
     caller: Caller,
     key: str | None,
 ) -> Submission:
-    records = _records(ledger, settings, name, form)
+    records = _records(find, form)
     due = require_ahead(ledger, form.due)
     return Submission(form.subject, records, form.reference, due, caller.name, key, form.missing)
 
 
-def _records(ledger: Ledger, settings: ServiceSettings, name: str, form: SubmissionForm) -> Records:
+def _finder(ledger: Ledger, settings: ServiceSettings, name: str) -> Callable[[str], Records]:
+    """How the records of a person are found in the model's data source, for one call."""
+    source = settings.sources.get(name)
+    if source is not None:
+        return Lookup(source, ledger.model(name).columns).find
+
+    def refuse(_: str) -> Records:
+        raise LedgerError(f"ids, inputs and targets are needed: {name} has no data source")
+
+    return refuse
+
+
+def _records(find: Callable[[str], Records], form: SubmissionForm) -> Records:
     """Those that were sent; where there are none, those of the data source."""
     if form.ids is not None and form.targets is not None:
         inputs = form.inputs
@@ -155,9 +166,7 @@ def _records(ledger: Ledger, settings: ServiceSettings, name: str, form: Submiss
         return Records.of_arrays(inputs or None, form.targets, form.ids)
     if form.ids is not None or form.targets is not None or form.inputs is not None:
         raise LedgerError("ids, inputs and targets go together: give all of them, or none")
-    if (source := settings.sources.get(name)) is None:
-        raise LedgerError(f"ids, inputs and targets are needed: {name} has no data source")
-    return records_of(source, ledger.model(name).columns, form.subject)
+    return find(form.subject)
 
 
 def _key(key: str | None, place: int | None) -> str | None:
