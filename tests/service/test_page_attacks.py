@@ -70,6 +70,14 @@ def test_an_origin_that_is_not_this_one_is_refused(address, origin):
     assert login(address, "token=x", FORM, origin=origin).status_code == 403
 
 
+@pytest.mark.parametrize("name", ["%00", "a%00/progress", "%1b", "x" * 201])
+def test_a_name_that_no_model_has_does_not_reach_the_database(address, ledger, name):
+    client = visitor(address, ledger, Scope.OPERATE)
+    answer = client.get(f"/models/{name}")
+    assert answer.status_code == 404
+    assert "There is no such page." in answer.text
+
+
 # What the API does not take, the page does not take either.
 
 

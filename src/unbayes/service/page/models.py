@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
@@ -32,6 +32,8 @@ from unbayes.service.page.visiting import (
 from unbayes.service.protocol import STOPPING
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+# No database takes a NUL.
+Name = Annotated[str, Path(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 # Versions in the table, and waiting requests beside it.
 LISTED = 50
 WAITING_SHOWN = 8
@@ -45,7 +47,7 @@ MOST_STREAMS = 10
 @router.get("/models/{name:path}/progress")
 async def progress(
     request: Request,
-    name: str,
+    name: Name,
     visitor: Annotated[Visitor, Depends(visiting(*SEES_REQUESTS))],
     ledger: TheLedger,
     since: int = 0,
@@ -62,7 +64,7 @@ async def progress(
 
 @router.post("/models/{name:path}/apply")
 def apply(
-    name: str,
+    name: Name,
     form: Annotated[Form, Depends(posting(Scope.OPERATE))],
     ledger: TheLedger,
 ) -> Response:
@@ -74,7 +76,7 @@ def apply(
 @router.get("/models/{name:path}")
 def model_page(
     request: Request,
-    name: str,
+    name: Name,
     visitor: Annotated[Visitor, Depends(visiting(*SEES_REQUESTS))],
     ledger: TheLedger,
     done: str = "",
