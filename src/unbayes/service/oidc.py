@@ -54,7 +54,7 @@ class Identities:
                 leeway=self._settings.leeway,
                 options={"require": REQUIRED},
             )
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise Refusal("the token is not valid") from error
         return _name(claims), self._scopes(claims)
 
