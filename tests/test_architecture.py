@@ -52,7 +52,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/mlflow": {"mlflow"},
     "service": {
         *("fastapi", "starlette", "pydantic", "uvicorn", "httptools", "jinja2", "prometheus_client"),
-        *("structlog", "jwt", "httpx", "pyarrow"),
+        *("structlog", "jwt", "httpx", "pyarrow", "python_multipart"),
     },
     "ledger": {"sqlalchemy", "alembic", "psycopg", "cryptography", "rfc8785", "jinja2", "pyarrow"},
 }
