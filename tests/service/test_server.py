@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from unbayes.cli import app
 from unbayes.data.refusal import Refused
 from unbayes.ledger import Ledger
-from unbayes.service.server import Listening, is_local
+from unbayes.service.server import Listening, _bound, is_local
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "[::1]", "localhost"])
@@ -136,3 +136,11 @@ def test_the_first_token_is_shown_once(tmp_path):
     assert process.returncode == 0
     assert out == ""
     assert "unbayes_" not in err
+
+
+def test_answers_are_sent_at_once():
+    """What is sent in two packets does not wait, between them, for the other side's word."""
+    with _bound(Listening(port=0)) as bound, socket.create_connection(bound.getsockname()):
+        accepted, _ = bound.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -152,6 +152,9 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
         why = reason(error) if isinstance(error, OSError) else "there is no such port"
         raise Refused(f"the service cannot listen at {host}, port {listening.port}: {why}") from error
     with bound:
+        # Connections have it from here: an answer's second packet would wait for what the first one is
+        # acknowledged by, some forty milliseconds later.
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield bound
 
 
