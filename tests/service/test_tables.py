@@ -16,7 +16,7 @@ from unbayes.ledger.records import TableColumns
 from unbayes.service import ServiceSettings
 from unbayes.service.problems import Problem
 from unbayes.service.settings import MEBIBYTE, Source
-from unbayes.service.sources import records_of
+from unbayes.service.sources import Lookup
 from unbayes.service.tables import TableReaders
 
 COLUMNS = TableColumns(("a", "b"), "y", "id")
@@ -228,7 +228,7 @@ def source(request, tmp_path):
 
 
 def test_a_person_is_found_in_the_source(source):
-    records = records_of(source, COLUMNS, "person 1")
+    records = Lookup(source, COLUMNS).find("person 1")
     assert records.ids == ("r1", "r4")
     value = table()
     np.testing.assert_allclose(records.numbers[:, 2], value.column("y").to_numpy()[[1, 4]])
@@ -237,13 +237,13 @@ def test_a_person_is_found_in_the_source(source):
 def test_nobody_is_found_who_is_not_there(source):
     for who in ("person 9", "", "1"):
         with pytest.raises(Problem, match="no records of this person"):
-            records_of(source, COLUMNS, who)
+            Lookup(source, COLUMNS).find(who)
 
 
 def test_people_may_be_numbers(tmp_path):
     path = tmp_path / "rows.parquet"
     path.write_bytes(as_parquet(table(who=[7, 8, 7, 9, 9, 9, 9])))
-    assert records_of(Source(path, "who"), COLUMNS, "7").ids == ("r0", "r2")
+    assert Lookup(Source(path, "who"), COLUMNS).find("7").ids == ("r0", "r2")
     for who in ("07", "7.0", "10", "9" * 40, "٧"):
         with pytest.raises(Problem, match="no records"):
-            records_of(Source(path, "who"), COLUMNS, who)
+            Lookup(Source(path, "who"), COLUMNS).find(who)

@@ -36,11 +36,6 @@ class Lookup:
         return self._people.get(subject)
 
 
-def records_of(source: Source, columns: TableColumns, subject: str) -> Records:
-    """The records of one person."""
-    return Lookup(source, columns).find(subject)
-
-
 def _parquet(source: Source, columns: TableColumns, subject: str) -> Records | None:
     import pyarrow
     from pyarrow import compute, dataset, types
