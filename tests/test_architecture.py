@@ -13,15 +13,16 @@ PAPER = ROOT.with_name("unbayes_paper")
 # From the innermost room outwards; a module may import from its own room and from those before it.
 ROOMS = [
     {"_version", "_fork", "_replace", "_numerics", "_storable", "progress", "_validation"},
+    {"data"},
     {"posteriors"},
     {"models"},
     {"metrics", "inference", "objectives"},
     {"memory"},
     {"training", "trust"},
     {"unlearning"},
-    {"storage", "data"},
+    {"storage"},
     {"ledger"},
-    {"adapters", "service"},
+    {"adapters", "service", "distributed"},
     {"cli"},
 ]
 DEPTH = {name: depth for depth, names in enumerate(ROOMS) for name in names}
@@ -47,7 +48,8 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/_torch": {"torch"},
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
-    "data": {"pyarrow"},
+    "data": {"pyarrow", "fsspec", "deltalake", "pyiceberg"},
+    "distributed": {"dask", "distributed", "pyspark", "pyarrow"},
     "cli": {"typer", "pyarrow"},
     "adapters/mlflow": {"mlflow"},
     "service": {

@@ -6,7 +6,7 @@ import decimal
 import numpy as np
 import pytest
 
-from unbayes.data.columns import Columns, choose_columns, noted_columns, parse_names
+from unbayes.data.choosing import Columns, choose_columns, noted_columns, parse_names
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import open_rows
 

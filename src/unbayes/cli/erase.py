@@ -16,7 +16,7 @@ import typer
 
 from unbayes.cli.files import MODEL, Opened, open_file
 from unbayes.cli.refusal import refusals
-from unbayes.data.columns import choose_columns, noted_columns, parse_names, require_found
+from unbayes.data.choosing import choose_columns, noted_columns, parse_names, require_found
 from unbayes.data.refusal import Refused, reason
 from unbayes.data.rows import open_rows
 from unbayes.trust import TOLERANCE

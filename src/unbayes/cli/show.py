@@ -9,7 +9,7 @@ import typer
 
 from unbayes.cli.files import MODEL, STATISTICS, Opened, open_file
 from unbayes.cli.refusal import printable, refusals
-from unbayes.data.columns import noted_columns
+from unbayes.data.choosing import noted_columns
 
 
 def show(

@@ -38,7 +38,7 @@ def register(
     progress: AbstractProgress | None = None,
 ) -> None:
     """Make a trained model version 1 of a name."""
-    from unbayes.data.columns import noted_columns
+    from unbayes.data.choosing import noted_columns
     from unbayes.ledger import solving
 
     if not name or len(name) > 200 or not name.isprintable():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unbayes.data.columns import choose_columns, require_found
+from unbayes.data.choosing import choose_columns, require_found
 from unbayes.data.names import names_of
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import AbstractRows, open_rows

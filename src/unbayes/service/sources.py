@@ -2,7 +2,7 @@
 
 from http import HTTPStatus
 
-from unbayes.data.columns import require_found
+from unbayes.data.choosing import require_found
 from unbayes.data.rows import PARQUET_SUFFIXES
 from unbayes.ledger import Records
 from unbayes.ledger.records import TableColumns

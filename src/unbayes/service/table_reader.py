@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from unbayes.data.columns import require_found
+from unbayes.data.choosing import require_found
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import PARQUET_MAGIC, AbstractRows, CSVRows, ParquetRows
 

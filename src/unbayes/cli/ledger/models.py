@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unbayes.cli.ledger.shared import DEFAULT, AsJson, Folder, opened, say, table, working
-from unbayes.data.columns import parse_names
+from unbayes.data.choosing import parse_names
 from unbayes.data.refusal import Refused
 from unbayes.trust import TOLERANCE
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from unbayes.data.refusal import Refused
 
 
-class Columns(NamedTuple):
+class Chosen(NamedTuple):
     """Names of the input columns, in the model's order, and of the target; no inputs where it takes none."""
 
     inputs: list[str]
@@ -31,7 +31,7 @@ def parse_names(text: str | None) -> list[str] | None:
 
 def choose_columns(
     names: Sequence[str], taken: int | None, inputs: list[str] | None, target: str | None, place: str
-) -> Columns:
+) -> Chosen:
     """The columns that the model takes, or a sentence on what is missing.
 
     Parameters
@@ -63,7 +63,7 @@ def choose_columns(
     elif len(inputs) != taken:
         raise Refused(f"the model takes {taken} inputs, but {len(inputs)} are named: {_list(inputs)}")
     require_found([*inputs, target], names, place)
-    return Columns(inputs, target)
+    return Chosen(inputs, target)
 
 
 def require_found(wanted: list[str], names: Sequence[str], place: str) -> None:
