@@ -13,8 +13,11 @@ class AbstractProgress(abc.ABC):
     silent: bool = False
 
     @abc.abstractmethod
-    def track(self, description: str, total: int) -> contextlib.AbstractContextManager[Advance]:
-        """Open a meter of `total` steps; the context's value is called with steps done and a short note."""
+    def track(self, description: str, total: int | None) -> contextlib.AbstractContextManager[Advance]:
+        """Open a meter of `total` steps; the context's value is called with steps done and a short note.
+
+        None where nobody knows how many there are.
+        """
 
 
 class Silent(AbstractProgress):
@@ -23,7 +26,7 @@ class Silent(AbstractProgress):
     silent = True
 
     @contextlib.contextmanager
-    def track(self, description: str, total: int) -> Iterator[Advance]:
+    def track(self, description: str, total: int | None) -> Iterator[Advance]:
         """A meter that ignores what it is told."""
         yield lambda steps, note: None
 
@@ -32,7 +35,7 @@ class ProgressBar(AbstractProgress):
     """A bar in the terminal, with the time that is left."""
 
     @contextlib.contextmanager
-    def track(self, description: str, total: int) -> Iterator[Advance]:
+    def track(self, description: str, total: int | None) -> Iterator[Advance]:
         """Show a bar while the context is open."""
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

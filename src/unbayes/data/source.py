@@ -60,10 +60,12 @@ class Batch(NamedTuple):
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Within this context, a refusal says in which batch the trouble is."""
+        """Within this context, a refusal says in which batch the trouble is, if there are several."""
         try:
             yield
         except (ValueError, TypeError) as error:
+            if not self.stretches:
+                raise
             raise Refused(f"{self.place}: {error}") from error
 
 
@@ -72,7 +74,10 @@ class AbstractTask(abc.ABC):
 
     @abc.abstractmethod
     def of(self, batch: Batch) -> Any:
-        """What the batch adds: a tree of tuples, dicts, arrays and modules that `storage` can write."""
+        """What the batch adds: a tree of tuples, dicts, arrays and modules that `storage` can write.
+
+        None where it adds nothing.
+        """
 
     @abc.abstractmethod
     def add(self, left: Any, right: Any) -> Any:
@@ -109,10 +114,14 @@ def work(task: AbstractTask, batches: Iterable[Batch], advance: Advance | None =
     total = None
     for batch in batches:
         found = task.of(batch)
-        total = found if total is None else task.add(total, found)
+        total = _sum(task, total, found)
         if advance is not None:
             advance(batch.size)
     return total
+
+
+def _sum(task: AbstractTask, left: Any, right: Any) -> Any:
+    return right if left is None else left if right is None else task.add(left, right)
 
 
 def add_all(task: AbstractTask, totals: Sequence[Any]) -> Any:

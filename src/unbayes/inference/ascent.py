@@ -73,20 +73,21 @@ class Bound(eqx.Module):
 
         A diagonal belief takes the Gaussian that is nearest to the dense ones, `AbstractGaussian.toward`.
         """
-        around = self._around(gaussian)
-        site = self.model.site(around, self.evidence, self.nodes, self.weights)
-        return self._base_site(around) + site
+        full = around(gaussian, self.model)
+        site = self.model.site(full, self.evidence, self.nodes, self.weights)
+        return self._base_site(full) + site
 
     def value_and_target(self, gaussian: AbstractGaussian) -> tuple[Float[Array, ""], GaussianNatural]:
         """Both, which a model may give in hardly more time than either."""
-        around = self._around(gaussian)
+        full = around(gaussian, self.model)
         expected, site = self.model.expected_log_likelihood_and_site(
-            around, self.evidence, self.nodes, self.weights
+            full, self.evidence, self.nodes, self.weights
         )
-        return expected + self._base_value(gaussian), self._base_site(around) + site
+        return expected + self._base_value(gaussian), self._base_site(full) + site
 
-    def _around(self, gaussian: AbstractGaussian) -> AbstractGaussian:
-        return gaussian.to_full() if self.model.has_dense_sites else gaussian
+    def base_value_and_site(self, gaussian: AbstractGaussian) -> tuple[Float[Array, ""], GaussianNatural]:
+        """Both without any record."""
+        return self._base_value(gaussian), self._base_site(around(gaussian, self.model))
 
     def _base_value(self, gaussian: AbstractGaussian) -> Float[Array, ""]:
         prior = self.model.gaussian_prior
@@ -100,14 +101,19 @@ class Bound(eqx.Module):
             expected = 0.5 * (prior.dim - away) - prior.entropy()
         return expected + gaussian.entropy()
 
-    def _base_site(self, around: AbstractGaussian) -> GaussianNatural:
+    def _base_site(self, full: AbstractGaussian) -> GaussianNatural:
         prior = self.model.gaussian_prior
         if self.base is not None:
             return self.base
         if prior is None or self.prior_precision is None:
-            return self.model.prior_site(around, self.nodes)
+            return self.model.prior_site(full, self.nodes)
         precision = self.prior_precision
-        return around.site(precision @ (prior.mean - around.mean), precision)
+        return full.site(precision @ (prior.mean - full.mean), precision)
+
+
+def around(gaussian: AbstractGaussian, model: AbstractModel) -> AbstractGaussian:
+    """The belief at which sites are taken: its dense form, where dense sites are affordable."""
+    return gaussian.to_full() if model.has_dense_sites else gaussian
 
 
 def step_length(gaussian: AbstractGaussian, target: GaussianNatural) -> Float[Array, ""]:
@@ -180,15 +186,15 @@ def ascend(bound: Bound, start: Gaussian, passes: int, tolerance: float) -> Asce
     tolerance
         Stationarity, in nats, at which to stop, where that is `attainable`.
     """
-    return resume(bound, init(bound, start, passes), passes, tolerance)
+    return resume(bound, init(bound.model, start, passes), passes, tolerance)
 
 
-def init(bound: Bound, start: Gaussian, passes: int, mixing: int = 0) -> AscentState[Gaussian]:
+def init(model: AbstractModel, start: Gaussian, passes: int, mixing: int = 0) -> AscentState[Gaussian]:
     """State of an ascent of at most `passes` before its first one, a step of length zero from `start`.
 
     Where `mixing` is not zero and the belief is dense, steps are mixed with so many before them.
     """
-    natural = bound._around(start).natural
+    natural = around(start, model).natural
     one = jnp.ones((), start.dtype)
     trace = jnp.full(passes, jnp.nan, start.dtype)
     history = History.begin(natural, mixing) if mixing and isinstance(start, FullGaussian) else None
@@ -199,43 +205,52 @@ def resume(
     bound: Bound, state: AscentState[Gaussian], until: int | Array, tolerance: float
 ) -> AscentState[Gaussian]:
     """Continue an ascent until that many passes were made, or to its end; as `ascend` does."""
-    dtype = state.gaussian.dtype
-    tolerance = attainable(tolerance, dtype)
+    tolerance = attainable(tolerance, state.gaussian.dtype)
     bound = bound.prepared()
 
     def advance(state: AscentState) -> AscentState:
-        candidate, natural = _proposal(state)
-        value, target = bound.value_and_target(candidate)
-        gap = step_length(candidate, target)
-        better = is_better(value, gap, state.value, state.stationarity, dtype)
-        step = next_step(state.step, better, gap, state.stationarity)
-        history = state.history
-        if history is None:
-            step = jnp.where(better, _secant_step(state, candidate, target, step), step)
-        else:
-            # What makes nothing better after other steps is no reason to shorten the next, a plain one.
-            step = jnp.where(~better & (history.taken > 0), state.step, step)
-            history = history.after(natural, state.target, better, counts=state.step > 0)
-        best = (candidate, value, target, gap)
-        kept = (state.gaussian, state.value, state.target, state.stationarity)
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), best, kept)
-        return AscentState(
-            *best,
-            step=step,
-            passes=state.passes + 1,
-            trace=state.trace.at[state.passes].set(best[1]),
-            history=history,
-        )
+        candidate, natural = proposal(state)
+        return after(state, candidate, natural, *bound.value_and_target(candidate))
 
     return jax.lax.while_loop(lambda s: s.moving(tolerance) & (s.passes < until), advance, state)
 
 
-def _proposal(state: AscentState) -> tuple[AbstractGaussian, GaussianNatural]:
+def proposal(state: AscentState) -> tuple[AbstractGaussian, GaussianNatural]:
     """Belief to look at next, and its natural parameters or, where steps are not mixed, its target."""
     if state.history is None:
         return state.gaussian.toward(state.target, state.step), state.target
     natural = state.history.propose(state.gaussian, state.target, state.step)
     return FullGaussian.from_natural(natural), natural
+
+
+def after(
+    state: AscentState,
+    candidate: AbstractGaussian,
+    natural: GaussianNatural,
+    value: Float[Array, ""],
+    target: GaussianNatural,
+) -> AscentState:
+    """State once the bound and its full step are known at the belief that was proposed."""
+    gap = step_length(candidate, target)
+    better = is_better(value, gap, state.value, state.stationarity, candidate.dtype)
+    step = next_step(state.step, better, gap, state.stationarity)
+    history = state.history
+    if history is None:
+        step = jnp.where(better, _secant_step(state, candidate, target, step), step)
+    else:
+        # What makes nothing better after other steps is no reason to shorten the next, a plain one.
+        step = jnp.where(~better & (history.taken > 0), state.step, step)
+        history = history.after(natural, state.target, better, counts=state.step > 0)
+    best = (candidate, value, target, gap)
+    kept = (state.gaussian, state.value, state.target, state.stationarity)
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), best, kept)
+    return AscentState(
+        *best,
+        step=step,
+        passes=state.passes + 1,
+        trace=state.trace.at[state.passes].set(best[1]),
+        history=history,
+    )
 
 
 def _secant_step(state: AscentState, candidate: AbstractGaussian, target: GaussianNatural, otherwise):

@@ -12,7 +12,7 @@ from unbayes._numerics.linalg import inverse_cholesky
 from unbayes._numerics.quadrature import centre_node
 from unbayes._numerics.records import weighted_sum
 from unbayes.inference.ascent import SMALLEST_STEP, Bound, backtrack
-from unbayes.posteriors import DiagonalGaussian, FullGaussian
+from unbayes.posteriors import DiagonalGaussian, FullGaussian, GaussianNatural
 
 # Gain of a step of L-BFGS at which Newton steps take over, as a share of the tolerance and of log p(θ, D),
 # and such steps at most.
@@ -51,8 +51,16 @@ def newton_step(bound: Bound, theta: Float[Array, " d"]) -> NewtonStep:
 
     `bound` has a single node, the mean.
     """
-    point = FullGaussian(theta, jnp.zeros((theta.size, theta.size), theta.dtype))
-    target = bound.target(point)
+    return newton_step_to(bound.target(point_mass(theta)), theta)
+
+
+def point_mass(theta: Float[Array, " d"]) -> FullGaussian:
+    """The belief that is sure of θ."""
+    return FullGaussian(theta, jnp.zeros((theta.size, theta.size), theta.dtype))
+
+
+def newton_step_to(target: GaussianNatural, theta: Float[Array, " d"]) -> NewtonStep:
+    """Newton step, of which `target` is the natural-gradient step of a point mass at θ."""
     precision, scale_tril = positive_definite(target.precision.matrix)
     gradient = target.gradient_at(theta)
     direction = scale_tril @ (scale_tril.T @ gradient)

@@ -77,6 +77,11 @@ class Marks(Storable):
         return self.at(np.flatnonzero(kept))
 
 
+def magnitudes(rows: Any) -> Float[np.ndarray, " m"]:
+    """The largest magnitude in each column of some rows."""
+    return np.maximum.reduce([np.abs(part).max(0) for part in _parts(rows)])
+
+
 def count_equal(exact: Any, each: Any) -> Int[np.ndarray, " k"]:
     """How many of the exact marks of shape (n, 2) equal each of those of shape (k, 2)."""
     first, last = _places(np.sort(_words(exact)), _words(each))
@@ -118,7 +123,11 @@ class Marker(Storable):
     @classmethod
     def for_rows(cls, rows: Any, salt: str) -> Self:
         """A marker for rows like these, a pytree of arrays with the records along the leading axis."""
-        largest = np.maximum.reduce([np.abs(part).max(0) for part in _parts(rows)])
+        return cls.for_magnitudes(magnitudes(rows), salt)
+
+    @classmethod
+    def for_magnitudes(cls, largest: Float[np.ndarray, " m"], salt: str) -> Self:
+        """A marker for rows whose columns have these largest magnitudes."""
         width = max(CELL, CELL_BY_COLUMN * len(largest)) * TOLERANCE
         return cls(salt, (width * np.where(largest > 0, largest, 1)).astype(np.float32))
 

@@ -91,7 +91,7 @@ def keep(
     stationarity = None if stationarity is None else max(stationarity, 0.0)
     kept = Memory(count(evidence), stationarity, deviance=deviance).kept_for(posterior, model)
     if kinds:
-        _require_rememberable(posterior, model, sums)
+        require_rememberable(posterior, model, sums)
     marks = None
     if roster or size:
         rows = None if named else model.rows(records)
@@ -129,7 +129,8 @@ def _with_coreset(
     )
 
 
-def _require_rememberable(posterior: AbstractPosterior, model: AbstractModel, sums: Sums | None) -> None:
+def require_rememberable(posterior: AbstractPosterior, model: AbstractModel, sums: Sums | None) -> None:
+    """Refuse a posterior that what training keeps cannot serve."""
     if not isinstance(posterior, AbstractGaussian | AbstractFlow) or not model.has_dense_sites:
         raise ValueError(
             "memory must be left out: it serves Gaussians and autoregressive flows, of models with "

@@ -96,30 +96,48 @@ class KeptSums(Storable):
         return dataclasses.replace(self, derivatives=derivatives, directions=directions)
 
 
-class _Leading(NamedTuple):
+class Leading(NamedTuple):
+    """The directions along which the records bend most, and their part of all bending."""
+
     directions: Float[Array, "d k"]
     share: Float[Array, ""]
+
+    def kept(self, derivatives: Derivatives) -> KeptSums:
+        """With sums along them."""
+        return KeptSums(derivatives, self.directions, min(float(self.share), 1.0))
 
 
 def keep_sums(
     posterior: AbstractGaussian, model: AbstractModel, evidence: Any, weights: Any, sums: Sums, nodes: Nodes
 ) -> KeptSums:
     """Sums over records, which `weights` count."""
-    most = model.most_directions if sums.directions is None else min(sums.directions, model.dim)
-    leading = _leading(posterior, model, evidence, weights, most, nodes)
-    order = 5 if sums.order == 4 and model.has_fifth_derivatives else sums.order
-    derivatives = _derivatives(posterior, model, leading.directions, evidence, weights, order, nodes)
-    return KeptSums(derivatives, leading.directions, min(float(leading.share), 1.0))
+    bending = _bending(posterior, model, evidence, weights, nodes)
+    leading, order = leading_directions(model, bending, sums), order_of(model, sums)
+    return leading.kept(_derivatives(posterior, model, leading.directions, evidence, weights, order, nodes))
+
+
+def order_of(model: AbstractModel, sums: Sums) -> int:
+    """Of the highest derivatives that are summed: fifth ones too, where they tell the error of the fourth."""
+    return 5 if sums.order == 4 and model.has_fifth_derivatives else sums.order
+
+
+def leading_directions(model: AbstractModel, bending: Float[Array, "d d"], sums: Sums) -> Leading:
+    """Of how much the records bend along each direction, as `model.bending` has it."""
+    count = model.most_directions if sums.directions is None else min(sums.directions, model.dim)
+    return _leading(bending, count)
 
 
 @eqx.filter_jit
-def _leading(posterior, model: AbstractModel, evidence, weights, count: int, nodes) -> _Leading:
-    """The directions along which the records bend most, and their part of all bending."""
-    root = posterior.to_full().scale_tril
-    values, vectors = jnp.linalg.eigh(model.bending(posterior, root, evidence, nodes, weights))
+def _bending(posterior, model: AbstractModel, evidence, weights, nodes) -> Float[Array, "d d"]:
+    return model.bending(posterior, posterior.to_full().scale_tril, evidence, nodes, weights)
+
+
+@eqx.filter_jit
+def _leading(bending: Float[Array, "d d"], count: int) -> Leading:
+    values, vectors = jnp.linalg.eigh(bending)
     total = values.sum()
     share = jnp.where(total > 0, values[::-1][:count].sum() / total, 1)
-    return _Leading(vectors[:, ::-1][:, :count], jnp.where(count == model.dim, 1, share))
+    return Leading(vectors[:, ::-1][:, :count], jnp.where(count == len(bending), 1, share))
 
 
 @eqx.filter_jit
@@ -130,6 +148,14 @@ def _derivatives(
     found = model.derivatives(posterior, basis, evidence, nodes, weights, order)
     prior = model.prior_derivatives(posterior, basis, nodes, order)
     return found if prior is None else found + prior
+
+
+@eqx.filter_jit
+def prior_derivatives(
+    posterior: AbstractGaussian, model: AbstractModel, basis: Float[Array, "d k"], nodes: Nodes, order: int
+) -> Derivatives | None:
+    """What the prior adds to the sums; None where it is Gaussian and adds nothing."""
+    return model.prior_derivatives(posterior, basis, nodes, order)
 
 
 @compiled

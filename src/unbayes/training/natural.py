@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import padded
@@ -125,14 +125,23 @@ def _init(
 ) -> tuple[AscentState, Array]:
     """State of an ascent that begins at the mode of p(θ|D), and the number of Newton steps that found it."""
     mode = find_mode(bound, start, tolerance)
+    first = belief_at(family, mode.theta, mode.precision, mode.scale_tril)
+    return init(bound.model, first, iterations, mixing), mode.passes
+
+
+def belief_at(
+    family: type[AbstractGaussian],
+    mode: Float[Array, " d"],
+    precision: Float[Array, "d d"],
+    scale_tril: Float[Array, "d d"],
+) -> AbstractGaussian:
+    """Where an ascent begins: the member of the family that is nearest to Laplace's approximation."""
     if issubclass(family, DiagonalGaussian):
-        first = DiagonalGaussian(mode.theta, jnp.diagonal(mode.precision) ** -0.5)
-    elif issubclass(family, FullGaussian):
-        first = FullGaussian(mode.theta, mode.scale_tril)
-    else:
-        precision = DensePrecision(mode.precision)
-        first = family.from_natural(GaussianNatural(precision @ mode.theta, precision))
-    return init(bound, first, iterations, mixing), mode.passes
+        return DiagonalGaussian(mode, jnp.diagonal(precision) ** -0.5)
+    if issubclass(family, FullGaussian):
+        return FullGaussian(mode, scale_tril)
+    dense = DensePrecision(precision)
+    return family.from_natural(GaussianNatural(dense @ mode, dense))
 
 
 @eqx.filter_jit
