@@ -5,7 +5,7 @@ import functools
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,8 +72,12 @@ class FileReader(AbstractReader):
         conditions: tuple[Condition, ...],
         format: str | None,
         storage_options: dict[str, Any] | None,
+        words: Collection[str] = (),
     ) -> "FileReader":
-        """The files at an address, a pattern or in a folder, or several of these."""
+        """The files at an address, a pattern or in a folder, or several of these.
+
+        In CSV, the columns `words` are read as they stand there, not as the numbers that they may look like.
+        """
         import pyarrow
         from pyarrow import dataset
 
@@ -83,7 +87,7 @@ class FileReader(AbstractReader):
         try:
             found = dataset.dataset(
                 paths[0] if len(paths) == 1 else paths,
-                format=kind,
+                format=_csv(words) if kind == "csv" else kind,
                 filesystem=filesystem,
                 partitioning="hive",
             )
@@ -181,6 +185,14 @@ def _find(places: list[str], storage_options: dict[str, Any] | None) -> tuple[li
             raise Refused(f"{each} cannot be read: there is no such file")
         found += matches if has_pattern else [each]
     return found, filesystem
+
+
+def _csv(words: Collection[str]) -> Any:
+    import pyarrow
+    from pyarrow import csv, dataset
+
+    types = dict.fromkeys(words, pyarrow.string())
+    return dataset.CsvFileFormat(convert_options=csv.ConvertOptions(column_types=types))
 
 
 def _format_of(paths: list[str]) -> str:

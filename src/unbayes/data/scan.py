@@ -204,7 +204,7 @@ def scan(
     """
     if not isinstance(batch_rows, int) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a number of records, at least 1, got {batch_rows!r}")
-    reader = _reader(data, where, format, storage_options)
+    reader = _reader(data, where, format, storage_options, ids)
     encoder = _encoder(reader, columns, target, ids, where)
     if encoder is not None and reader.names is not None:
         wanted = [*(encoder.columns or ()), *([ids] if ids is not None else [])]
@@ -213,9 +213,15 @@ def scan(
 
 
 def _reader(
-    data: Any, where: Any, format: str | None, storage_options: dict[str, Any] | None
+    data: Any,
+    where: Any,
+    format: str | None,
+    storage_options: dict[str, Any] | None,
+    ids: str | None,
 ) -> AbstractReader:
     conditions = conditions_of(where)
+    # Identifiers such as 007 are words, whatever they look like.
+    words = {name for name, operator, _ in conditions if operator == "named"} | {ids or ""}
     is_place = isinstance(data, str | os.PathLike) or (
         isinstance(data, list) and data and all(isinstance(each, str | os.PathLike) for each in data)
     )
@@ -223,7 +229,7 @@ def _reader(
         from unbayes.data.files import FileReader
 
         if is_place:
-            return FileReader.open(data, conditions, format, storage_options)
+            return FileReader.open(data, conditions, format, storage_options, words)
         return FileReader.of_dataset(data, conditions)
     if conditions:
         raise Refused("where must be left out for data that are not files: select the records before")
