@@ -1,21 +1,22 @@
 """What one pass over many records sums up: tasks whose batches are evaluated by compiled programs.
 
-Batches are filled up to one of two shapes, so that at most two programs are compiled however the records come.
+Batches are filled up to one of two shapes, so that at most two programs are compiled however records come.
 Where JAX has several devices here, each batch is shared out between them.
 """
 
 import abc
+import operator
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float
 
+from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.quadrature import Nodes
 from unbayes._numerics.records import SMALLEST_BATCH, count
 from unbayes.data.source import AbstractSource, AbstractTask, Batch
@@ -29,6 +30,22 @@ SMALL_SHARE = 16
 Sums = TypeVar("Sums")
 
 
+class AbstractCheckpoint(abc.ABC):
+    """Where the sums of finished passes are kept, so that long work goes on where it was broken off.
+
+    Passes are pure functions of the belief at which they are taken, and everything between them is
+    deterministic: work that begins again finds the sums of its first passes here, and reads no records.
+    """
+
+    @abc.abstractmethod
+    def find(self, number: int, origin: str) -> Any | None:
+        """The sum of that pass, counted from 1, if it was kept for a task of that fingerprint; else None."""
+
+    @abc.abstractmethod
+    def keep(self, number: int, origin: str, total: Any) -> None:
+        """Keep the sum of a pass."""
+
+
 class Passes:
     """Sums over a source, one pass after the other; whoever waits is told how far each is.
 
@@ -36,31 +53,49 @@ class Passes:
     ----------
     source
         The records.
+    name
+        What messages call them.
     taken
         Number of passes so far.
     """
 
-    def __init__(self, source: AbstractSource, progress: AbstractProgress | None, name: str = "records"):
-        self.source, self.progress, self.name = source, progress or Silent(), name
-        self.taken = 0
+    def __init__(
+        self,
+        source: AbstractSource,
+        progress: AbstractProgress | None = None,
+        name: str = "records",
+        checkpoint: AbstractCheckpoint | None = None,
+    ):
+        self.source, self.name, self.taken = source, name, 0
+        self._progress, self._checkpoint = progress or Silent(), checkpoint
 
     def total(self, task: AbstractTask, what: str) -> Any:
         """The sum over all records; `what` says what for."""
         self.taken += 1
+        if self._checkpoint is None:
+            return self._read(task, what)
+        origin = fingerprint(task, self.source.rows)
+        found = self._checkpoint.find(self.taken, origin)
+        if found is None:
+            found = self._read(task, what)
+            self._checkpoint.keep(self.taken, origin, found)
+        return found
+
+    def _read(self, task: AbstractTask, what: str) -> Any:
         if self.source.is_once and self.taken > 1:
             raise ValueError(
                 f"{self.name} must be read in several passes, which an iterator cannot; give a function that "
                 "returns one"
             )
-        description, began, done = f"pass {self.taken}, {what}", time.perf_counter(), 0
-        with self.progress.track(description, self.source.rows) as meter:
+        began, done = time.perf_counter(), 0
+        with self._progress.track(f"pass {self.taken}, {what}", self.source.rows) as meter:
 
             def advance(rows: int) -> None:
                 nonlocal done
                 done += rows
                 meter(rows, f"{done / (time.perf_counter() - began):,.0f} records/s")
 
-            found = self.source.total(task, None if self.progress.silent else advance)
+            found = self.source.total(task, None if self._progress.silent else advance)
         if found is None:
             raise ValueError(f"{self.name} must hold at least one record, got none")
         return found
@@ -77,32 +112,30 @@ class AbstractPass(eqx.Module, AbstractTask):
         What refusals call the records.
     """
 
-    model: eqx.AbstractVar[AbstractModel]
-    name: eqx.AbstractVar[str]
+    model: AbstractModel
+    name: str
 
     def of(self, batch: Batch) -> Any:
         """What the batch adds."""
         return self.of_evidence(*encoded(self.model, batch, self.name), batch)
 
     @abc.abstractmethod
-    def of_evidence(self, evidence: Any, weights: Float[Array, " n"], batch: Batch) -> Any:
+    def of_evidence(self, evidence: Any, weights: Float[Array | np.ndarray, " n"], batch: Batch) -> Any:
         """What a batch adds, filled up by records whose weight is zero."""
 
     def add(self, left: Any, right: Any) -> Any:
-        """Sums of arrays.
+        """Sums of arrays and numbers.
 
         What came before is waited for, so that no more than one batch is worked on while another is read.
         """
         jax.block_until_ready(left)
-        return jax.tree.map(jnp.add, left, right)
+        return jax.tree.map(operator.add, left, right)
 
 
 class Together(AbstractPass):
     """Several tasks in one pass, which reads and encodes every record once."""
 
-    model: AbstractModel
     tasks: tuple[AbstractPass, ...]
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> tuple[Any, ...]:
         """What the batch adds to each."""
@@ -116,15 +149,13 @@ class Together(AbstractPass):
 class Expectation(AbstractPass):
     """E_q[log p(D|θ)], its natural gradient, and the number of records."""
 
-    model: AbstractModel
     gaussian: AbstractGaussian
     nodes: Nodes
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> tuple[Any, Any, Any]:
         """Value, site and number."""
         value, site = _expectation(self.gaussian, self.model, evidence, self.nodes, weights)
-        return value, site, np.asarray(batch.size)
+        return value, site, batch.size
 
 
 @eqx.filter_jit
@@ -147,18 +178,18 @@ class AllAtOnce(AbstractSource):
     is_once, has_ids = False, False
 
     def __init__(self, records: Any, size: int):
-        self.records, self.rows = records, size
+        self.records, self.rows, self._size = records, size, size
 
     def total(self, task: AbstractTask, advance: Callable[[int], None] | None = None) -> Any:
         """What the task makes of all records at once."""
-        found = task.of(Batch(self.records, self.rows, self.rows))
+        found = task.of(Batch(self.records, self._size, self._size))
         if advance is not None:
-            advance(self.rows)
+            advance(self._size)
         return found
 
 
 def encoded(model: AbstractModel, batch: Batch, name: str = "records") -> tuple[Any, Float[np.ndarray, " n"]]:
-    """Evidence of a batch that is filled up by its last record, and weights that count only the given ones."""
+    """Evidence of a batch, filled up by its last record, and weights that count only the given ones."""
     target = _filled_size(batch.size, batch.full)
     records = batch.records
     if extra := target - batch.size:

@@ -1,7 +1,7 @@
 """What training keeps of records that do not fit into memory: the same, from one pass or two over them."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from unbayes._numerics.fingerprint import fingerprint
 from unbayes._numerics.quadrature import Nodes
 from unbayes._numerics.records import take
+from unbayes._storable import Storable
 from unbayes.inference.passes import AbstractPass, Passes, Together, shared
 from unbayes.memory.coreset import INFLUENCE_SHARE
 from unbayes.memory.kinds import Coreset, Kind, Sums
@@ -31,9 +32,7 @@ class Survey(AbstractPass):
     and the largest magnitude in each column of theirs, where that is asked for.
     """
 
-    model: AbstractModel
     wants_magnitudes: bool
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> "Surveyed":
         """Of the batch."""
@@ -41,7 +40,7 @@ class Survey(AbstractPass):
         columns = None
         if self.wants_magnitudes:
             columns = magnitudes(self.model.rows(batch.records, self.name))
-        return Surveyed(np.asarray(batch.size), most, columns)
+        return Surveyed(batch.size, most, columns)
 
     def add(self, left: "Surveyed", right: "Surveyed") -> "Surveyed":
         """Sums, and the larger of two magnitudes."""
@@ -52,10 +51,10 @@ class Survey(AbstractPass):
         return Surveyed(left.records + right.records, most, columns)
 
 
-class Surveyed(NamedTuple):
+class Surveyed(Storable):
     """What a survey found."""
 
-    records: Any
+    records: int
     most: Float[Array, ""] | None
     magnitudes: Float[np.ndarray, " m"] | None
 
@@ -95,7 +94,7 @@ def keep_by_passes(
     """
     sums = next((kind for kind in kinds if isinstance(kind, Sums)), None)
     size = next((kind.size for kind in kinds if isinstance(kind, Coreset)), 0)
-    records = int(surveyed.records)
+    records = surveyed.records
     stationarity = None if stationarity is None else max(stationarity, 0.0)
     kept = Memory(records, stationarity, deviance=deviance).kept_for(posterior, model)
     if kinds:
@@ -109,20 +108,20 @@ def keep_by_passes(
         marker = Marker(salt) if largest is None else Marker.for_magnitudes(largest, salt)
     tasks: dict[str, AbstractPass] = {}
     if marker is not None and roster:
-        tasks["roster"] = Roster(model, marker, passes.name)
+        tasks["roster"] = Roster(model, passes.name, marker)
     if size:
         assert isinstance(posterior, AbstractGaussian)
         assert marker is not None
         assert records_site is not None
         share = float(records_site.precision.trace_with(posterior)) / records
         points, seed = model.nodes(INFLUENCE_NODES), np.asarray(jax.random.key_data(key))
-        tasks["coreset"] = Draw(model, posterior, points, marker, seed, size, records, share, passes.name)
+        tasks["coreset"] = Draw(model, passes.name, posterior, points, marker, seed, size, records, share)
     if sums is not None:
         assert isinstance(posterior, AbstractGaussian)
-        tasks["bending"] = Bending(model, posterior, nodes, passes.name)
+        tasks["bending"] = Bending(model, passes.name, posterior, nodes)
     found: dict[str, Any] = {}
     if tasks:
-        totals = passes.total(Together(model, tuple(tasks.values()), passes.name), "for the memory")
+        totals = passes.total(Together(model, passes.name, tuple(tasks.values())), "for the memory")
         found = dict(zip(tasks, totals, strict=True))
     if "roster" in found:
         _require_different(found["roster"], passes)
@@ -147,9 +146,7 @@ def _require_different(marks: Marks, passes: Passes) -> None:
 class Roster(AbstractPass):
     """Marks of all records."""
 
-    model: AbstractModel
     marker: Marker
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> Marks:
         """Of the batch, in its order."""
@@ -169,7 +166,7 @@ def _joined(left: Any, right: Any) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), left, right)
 
 
-class Drawn(eqx.Module):
+class Drawn(Storable):
     """Records with the smallest priorities, in the order of these."""
 
     priorities: Float[np.ndarray, " k"]
@@ -182,11 +179,10 @@ class Draw(AbstractPass):
     """A random sample of fixed size, the influential records more often: sequential Poisson sampling.
 
     Record i has the priority u_i / share_i, with u_i uniform; those with the smallest are taken. The next one
-    beyond them tells with which probability each was to be drawn (Duffield, Lund and Thorup 2007). u_i depends
-    on the key and on where the record stands in its part of the source, not on how that is cut into batches.
+    beyond them tells with which probability each was to be drawn (Duffield, Lund and Thorup 2007). u_i
+    depends on the key and on where the record stands in its part of the source, not on batches.
     """
 
-    model: AbstractModel
     gaussian: AbstractGaussian
     nodes: Nodes
     marker: Marker
@@ -194,7 +190,6 @@ class Draw(AbstractPass):
     size: int
     records: int
     mean_influence: float
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> Drawn:
         """Those of the batch."""
@@ -233,10 +228,8 @@ def _influence(posterior: AbstractGaussian, model: AbstractModel, evidence, node
 class Copies(AbstractPass):
     """How many records have each of some exact marks, shape (k, 2)."""
 
-    model: AbstractModel
     marker: Marker
     exact: Int[np.ndarray, "k 2"]
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> Int[np.ndarray, " k"]:
         """Of the batch."""
@@ -247,10 +240,8 @@ class Copies(AbstractPass):
 class Bending(AbstractPass):
     """How much the records' curvature varies along each direction, as `AbstractModel.bending`."""
 
-    model: AbstractModel
     gaussian: AbstractGaussian
     nodes: Nodes
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> Float[Array, "d d"]:
         """Of the batch."""
@@ -260,12 +251,10 @@ class Bending(AbstractPass):
 class HigherDerivatives(AbstractPass):
     """Sums of third derivatives and so on along some directions, as `AbstractModel.derivatives`."""
 
-    model: AbstractModel
     gaussian: AbstractGaussian
     basis: Float[Array, "d k"]
     nodes: Nodes
     order: int
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> Derivatives:
         """Of the batch."""
@@ -301,7 +290,7 @@ def _with_coreset(memory: Memory, drawn: Drawn, size: int, model: AbstractModel,
         copies = count_equal(memory.roster.exact, drawn.marks.exact)
     else:
         assert memory.marker is not None
-        task = Copies(model, memory.marker, np.asarray(drawn.marks.exact), passes.name)
+        task = Copies(model, passes.name, memory.marker, np.asarray(drawn.marks.exact))
         copies = np.asarray(passes.total(task, "copies of the coreset"), np.int32)
     return dataclasses.replace(
         memory,
@@ -324,7 +313,7 @@ def _kept_sums(
     leading = leading_directions(model, bending, sums)
     order = order_of(model, sums)
     basis = posterior.to_full().scale_tril @ leading.directions
-    task = HigherDerivatives(model, posterior, basis, nodes, order, passes.name)
+    task = HigherDerivatives(model, passes.name, posterior, basis, nodes, order)
     found = passes.total(task, "higher derivatives")
     prior = prior_derivatives(posterior, model, basis, nodes, order)
     return leading.kept(found if prior is None else found + prior)

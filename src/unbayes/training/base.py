@@ -6,12 +6,12 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._validation import require_settings
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
-from unbayes.posteriors import AbstractPosterior
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior, gaussian_kl
 from unbayes.progress import AbstractProgress
 
 
@@ -80,3 +80,20 @@ class AbstractTraining(eqx.Module):
         progress: AbstractProgress | None = None,
     ) -> Trained:
         """Train from `start`, a member of the family to fit."""
+
+
+def require_finite(trained: Trained) -> None:
+    """Refuse training that came to nothing."""
+    if not np.isfinite(trained.elbo):
+        raise ValueError(
+            f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the likelihood "
+            "and of the inputs, or give a smaller learning rate"
+        )
+
+
+def deviance_of(trained: Trained, model: AbstractModel, most: Float[Array, ""] | None) -> float | None:
+    """Of all records, whose log-likelihood is `most` at most: E_q[log p(D|θ)] is the ELBO and KL[q‖prior]."""
+    prior = model.gaussian_prior
+    if most is None or prior is None or not isinstance(trained.posterior, AbstractGaussian):
+        return None
+    return max(float(most) - trained.elbo - float(gaussian_kl(trained.posterior, prior)), 0.0)

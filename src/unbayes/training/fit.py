@@ -15,17 +15,19 @@ from unbayes._numerics.programs import kept
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import count
 from unbayes._validation import require_ids, require_key, require_precision
+from unbayes.data.scan import as_source, is_source
+from unbayes.inference.passes import AbstractCheckpoint, Passes
 from unbayes.memory import Keep, keep, kinds_of
+from unbayes.memory.kinds import Kind
 from unbayes.models import AbstractConjugateModel, AbstractModel
 from unbayes.posteriors import (
     AbstractExponentialFamily,
     AbstractGaussian,
     AbstractVariational,
     FullGaussian,
-    gaussian_kl,
 )
 from unbayes.progress import AbstractProgress
-from unbayes.training.base import AbstractTraining, Trained
+from unbayes.training.base import AbstractTraining, Trained, deviance_of, require_finite
 from unbayes.training.natural import NaturalGradientVI
 
 
@@ -39,6 +41,7 @@ def fit(
     ids: Iterable[str] | None = None,
     roster: bool = True,
     key: PRNGKeyArray,
+    checkpoint: AbstractCheckpoint | None = None,
     progress: AbstractProgress | None = None,
 ) -> Trained:
     """Train: the posterior q(θ|D) of `model` given `records`.
@@ -48,7 +51,9 @@ def fit(
     model
         Prior and likelihood.
     records
-        The data D, as `model.encode` takes them.
+        The data D, as `model.encode` takes them. Or where they come from, such as a `scan`: they are then
+        read in passes, a few batches at a time, with the same result to rounding; a Gaussian family by
+        natural gradients, or exactly.
     family
         Class of the posterior, or a member of it to start from (a flow of a certain depth, say). The
         conjugate pairs, such as Beta–Bernoulli, ignore it.
@@ -70,6 +75,9 @@ def fit(
         whether it was trained on.
     key
         Key of whatever is random.
+    checkpoint
+        A `Checkpoint(folder)`, where records are read in passes: with it, the same call goes on where an
+        earlier one was broken off.
     progress
         A `ProgressBar()`, say.
     """
@@ -77,58 +85,85 @@ def fit(
     require_key(key)
     kinds = kinds_of(memory)
     require_precision(model=model)
+    prior, method = _choose(model, family, method)
     with kept(model.holds_functions):
-        evidence = model.encode(records)
-        named = require_ids(ids, count(evidence))
-        trained = _train(model, evidence, family, method, key, progress)
-        if not np.isfinite(trained.elbo):
-            raise ValueError(
-                f"training ended at an ELBO of {trained.elbo}: check the scales of the prior, of the "
-                "likelihood and of the inputs, or give a smaller learning rate"
-            )
-        remembered = keep(
-            trained.posterior,
-            model,
-            records,
-            evidence,
-            kinds,
-            trained.stationarity,
-            ids=named,
-            roster=roster,
-            deviance=_deviance(trained, model, evidence),
-            key=jax.random.fold_in(key, 1) if kinds else key,
-            nodes=method.nodes if isinstance(method, NaturalGradientVI) else QUASI_RANDOM_NODES,
-        )
-    return dataclasses.replace(trained, memory=remembered, seconds=time.perf_counter() - started)
+        if is_source(records):
+            if ids is not None:
+                raise ValueError(
+                    "ids must be left out where records are read in passes: scan names their column"
+                )
+            from unbayes.training.from_source import fit_source
+
+            passes = Passes(as_source(records), progress, checkpoint=checkpoint)
+            start = _start(family, model, key) if prior is None else prior
+            trained = fit_source(model, passes, start, method, kinds, roster=roster, key=key)
+        elif checkpoint is not None:
+            raise ValueError("checkpoint must be left out, unless records are read in passes; see scan")
+        else:
+            trained = _fit(model, records, family, prior, method, kinds, ids, roster, key, progress)
+    return dataclasses.replace(trained, seconds=time.perf_counter() - started)
 
 
-def _deviance(trained: Trained, model: AbstractModel, evidence: Any) -> float | None:
-    """Of all records: E_q[log p(D|θ)] is the ELBO, and what the prior took from it."""
-    most, prior = model.largest_log_likelihood(evidence), model.gaussian_prior
-    if most is None or prior is None or not isinstance(trained.posterior, AbstractGaussian):
-        return None
-    return max(float(most) - trained.elbo - float(gaussian_kl(trained.posterior, prior)), 0.0)
+def _fit(
+    model: AbstractModel,
+    records: Any,
+    family: Any,
+    prior: AbstractExponentialFamily | None,
+    method: AbstractTraining | None,
+    kinds: tuple[Kind, ...],
+    ids: Iterable[str] | None,
+    roster: bool,
+    key: PRNGKeyArray,
+    progress: AbstractProgress | None,
+) -> Trained:
+    """Of records that are in memory."""
+    evidence = model.encode(records)
+    named = require_ids(ids, count(evidence))
+    if prior is not None:
+        trained = _condition(prior, model, evidence)
+    else:
+        assert method is not None
+        # Nothing about natural gradients is random, and splitting a key takes a while.
+        is_random = not isinstance(method, NaturalGradientVI)
+        start_key, run_key = jax.random.split(key) if is_random else (key, key)
+        start = _start(family, model, start_key)
+        trained = method.run(model, evidence, start, key=run_key, progress=progress)
+    require_finite(trained)
+    remembered = keep(
+        trained.posterior,
+        model,
+        records,
+        evidence,
+        kinds,
+        trained.stationarity,
+        ids=named,
+        roster=roster,
+        deviance=deviance_of(trained, model, model.largest_log_likelihood(evidence)),
+        key=jax.random.fold_in(key, 1) if kinds else key,
+        nodes=method.nodes if isinstance(method, NaturalGradientVI) else QUASI_RANDOM_NODES,
+    )
+    return dataclasses.replace(trained, memory=remembered)
 
 
-def _train(model: AbstractModel, evidence, family, method: AbstractTraining | None, key, progress) -> Trained:
-    """Exactly, where the family is conjugate, else by the method given or the family's default."""
+def _choose(
+    model: AbstractModel, family: Any, method: AbstractTraining | None
+) -> tuple[AbstractExponentialFamily | None, AbstractTraining | None]:
+    """The prior, where the posterior is exact; else the method given, or the family's default."""
     if isinstance(model, AbstractConjugateModel):
         if method is not None:
             raise ValueError(f"method must be left out: the posterior of {type(model).__name__} is exact")
-        return _condition(model.prior, model, evidence)
+        return model.prior, None
     kind = _require_family(family, model)
-    conjugate = model.conjugate_prior if method is None else None
-    if isinstance(conjugate, kind):
-        return _condition(conjugate, model, evidence)
-    if method is None:
-        method = NaturalGradientVI() if issubclass(kind, AbstractGaussian) else _by_gradients()
-    # Nothing about natural gradients is random, and splitting a key takes a while.
-    is_random = not isinstance(method, NaturalGradientVI)
-    start_key, run_key = jax.random.split(key) if is_random else (key, key)
-    start = family
-    if isinstance(start, type):
-        start = start.standard(model.dim, model.dtype, key=start_key)
-    return method.run(model, evidence, start, key=run_key, progress=progress)
+    if method is not None:
+        return None, method
+    if isinstance(conjugate := model.conjugate_prior, kind):
+        return conjugate, None
+    return None, NaturalGradientVI() if issubclass(kind, AbstractGaussian) else _by_gradients()
+
+
+def _start(family: Any, model: AbstractModel, key: PRNGKeyArray) -> Any:
+    """The member of the family to start from."""
+    return family.standard(model.dim, model.dtype, key=key) if isinstance(family, type) else family
 
 
 def _by_gradients() -> AbstractTraining:

@@ -33,7 +33,7 @@ from unbayes.training.natural import COARSE_TOLERANCE, WIDE_MIXING, NaturalGradi
 
 
 class Point(NamedTuple):
-    """A belief, the ELBO there, natural parameters after a full step, how far that goes, and how many records.
+    """A belief, the ELBO there, natural parameters after a full step and how far that goes; how many records.
 
     `others` are the sums of tasks that shared the pass.
     """
@@ -58,8 +58,8 @@ class Evaluation(NamedTuple):
         bound = Bound(self.model, None, self.nodes)
         around, value, site = _without_records(bound, gaussian)
         name = self.passes.name
-        tasks = (Expectation(self.model, around, self.nodes, name), *others)
-        expected, *rest = self.passes.total(Together(self.model, tasks, name), what)
+        tasks = (Expectation(self.model, name, around, self.nodes), *others)
+        expected, *rest = self.passes.total(Together(self.model, name, tasks), what)
         elbo, target = value + expected[0], jax.tree.map(jnp.add, site, expected[1])
         return Point(gaussian, elbo, target, _gap(gaussian, target), int(expected[2]), tuple(rest))
 
@@ -142,10 +142,10 @@ def _find_mode(
     for _ in range(NEWTON_ITERATIONS):
         here = theta + step * direction
         around, site = _without_records_at(model, here, at_mean.nodes)
-        task = Expectation(model, around, at_mean.nodes, evaluation.passes.name)
+        task = Expectation(model, evaluation.passes.name, around, at_mean.nodes)
         tasks = (task, *others) if newton is None else (task,)
         said = "looking for the mode" if newton is None else f"{2 * float(newton.gain):.2g} nats to the mode"
-        found, *rest = evaluation.passes.total(Together(model, tasks, task.name), said)
+        found, *rest = evaluation.passes.total(Together(model, task.name, tasks), said)
         expected, records_site, _ = found
         shared = tuple(rest) if newton is None else shared
         log_joint = model.log_prior(here) + expected
@@ -192,24 +192,19 @@ def _init(model: AbstractModel, first: AbstractGaussian, iterations: int, mixing
 
 
 class SufficientStatistics(AbstractPass):
-    """What records add to the natural parameters of a conjugate prior, and their number."""
+    """What records add to the natural parameters of a conjugate prior."""
 
-    model: AbstractModel
-    name: str = "records"
-
-    def of_evidence(self, evidence, weights, batch) -> tuple[Any, Any]:
+    def of_evidence(self, evidence, weights, batch) -> Any:
         """Of exactly the given records: none is filled up."""
         del weights
         given = jax.tree.map(lambda leaf: leaf[: batch.size], evidence)
-        return _sufficient_statistics(self.model, given), np.asarray(batch.size)
+        return _sufficient_statistics(self.model, given)
 
 
 class LogLikelihood(AbstractPass):
     """Log p(D|θ) at one θ."""
 
-    model: AbstractModel
     theta: Float[Array, " d"]
-    name: str = "records"
 
     def of_evidence(self, evidence, weights, batch) -> Float[Array, ""]:
         """Of the batch."""
