@@ -52,8 +52,8 @@ def read_condition(text: str) -> Condition:
     values = found and _VALUES.fullmatch(found[4])
     if not found or not values:
         raise Refused(
-            "a condition must be like 'customer in 17,35' or 'age >= 18', with one of ==, !=, <, <=, >, >=, in, "
-            f"not in, and words that hold commas in double quotes, got {text!r}"
+            "a condition must be like 'customer in 17,35' or 'age >= 18', with one of ==, !=, <, <=, >, >=, "
+            f"in, not in, and words that hold commas in double quotes, got {text!r}"
         )
     operator = found[2] or " ".join(found[3].split())
     each = [Text(_unquoted(value)) for value in re.findall(_VALUE, found[4])]

@@ -17,6 +17,7 @@ from .errors import TamperedLog as TamperedLog
 from .errors import UnverifiableReport as UnverifiableReport
 from .intake import Submission as Submission
 from .ledger import Ledger as Ledger
+from .lookup import Lookup as Lookup
 from .records import Records as Records
 from .signing import PublicKey as PublicKey
 from .states import RequestState as RequestState

@@ -6,7 +6,7 @@ class LedgerError(ValueError):
 
 
 class NotFound(LedgerError):
-    """There is no model, request, version or report of that name or number."""
+    """There is no model, request, version or report of that name or number, or no record of a person."""
 
 
 class Conflict(LedgerError):

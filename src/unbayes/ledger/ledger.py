@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unbayes.data.refusal import reason
+from unbayes.data.scan import Scan
 from unbayes.ledger import applying, bases, figures, intake, issuing, kept, log, suppression, upkeep
 from unbayes.ledger.applying import Applied
 from unbayes.ledger.clock import Clock, utc_now
@@ -23,6 +24,7 @@ from unbayes.ledger.hooks import Hooks
 from unbayes.ledger.intake import Submission
 from unbayes.ledger.keys import Keys
 from unbayes.ledger.log import Happening, LogState
+from unbayes.ledger.lookup import Lookup, records_of
 from unbayes.ledger.policy import read_policy
 from unbayes.ledger.reading_log import Log
 from unbayes.ledger.records import Records
@@ -198,17 +200,20 @@ class Ledger:
         model: str,
         *,
         subject: str,
-        rows: Records | str | os.PathLike[str],
+        rows: Records | Lookup | Scan | str | os.PathLike[str],
         reference: str | None = None,
         due: datetime.date | None = None,
         client: str = "python",
         idempotency_key: str | None = None,
         missing: str = "refuse",
     ) -> Request:
-        """Take in one person's request, as `Submission` has it; the rows may be a table on disk."""
-        if not isinstance(rows, Records):
-            rows = Records.of_table(Path(rows), self.model(model).columns)
-        submission = Submission(subject, rows, reference, due, client, idempotency_key, missing)
+        """Take in one person's request, as `Submission` has it.
+
+        The rows may be in a table on disk or a scan, all of them this person's. A `Lookup` finds them.
+        """
+        place = Path(rows) if isinstance(rows, str | os.PathLike) else rows
+        records = records_of(place, subject, self.model(model).columns)
+        submission = Submission(subject, records, reference, due, client, idempotency_key, missing)
         return self.show(self.request_many(model, [submission])[0])
 
     def request_many(self, model: str, submissions: Sequence[Submission]) -> list[int]:
