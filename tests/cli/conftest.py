@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import unbayes as ub
 from cli.helpers import contents, first
+from cli.story import Story
 from problems import KEY, Problem, linear_gaussian, logistic
 from unbayes import cli
 
@@ -129,3 +130,22 @@ def refused(unbayes, tmp_path):
         return done.stderr
 
     return run
+
+
+@pytest.fixture(scope="session")
+def story(tmp_path_factory):
+    return Story(tmp_path_factory.mktemp("story"))
+
+
+@pytest.fixture
+def run(unbayes, tmp_path, story):
+    """Run a command on a ledger with one model."""
+
+    def call(*arguments, code=0):
+        done = unbayes(*arguments, "--ledger", tmp_path / "ledger")
+        assert done.exit_code == code, done.output
+        return done
+
+    call("init")
+    call("register", "credit", story.folder / "model.unbayes", "--ids", "customer")
+    return call

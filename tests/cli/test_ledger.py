@@ -1,67 +1,19 @@
 """The ledger by its commands: the whole story, and what is refused."""
 
-import csv
 import json
 import os
 import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 import unbayes as ub
 from cli.helpers import same, start
+from cli.story import ROWS
 from ledger.receiving import Receiver
 from problems import KEY
 from unbayes.ledger import Ledger, RequestState
-
-ROWS = 200
-
-
-class Story:
-    """A trained model and tables of people, in a folder."""
-
-    def __init__(self, folder):
-        rng = np.random.default_rng(0)
-        self.folder, self.x = folder, rng.normal(size=(ROWS, 2))
-        self.y = self.x @ [1.0, -2.0] + 0.3 * rng.normal(size=ROWS)
-        self.ids = [f"c{i}" for i in range(ROWS)]
-        self.model = ub.linear_regression(2, prior_scale=3.0, noise_scale=0.3)
-        self.trained = ub.fit(self.model, (self.x, self.y), ids=self.ids, key=KEY)
-        notes = {"columns": ["age", "dose"], "target": "healed"}
-        file = folder / "model.unbayes"
-        ub.save(file, self.trained.posterior, self.model, memory=self.trained.memory, notes=notes)
-
-    def table(self, *rows, name="rows.csv"):
-        path = self.folder / name
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["customer", "healed", "dose", "age", "person"])
-            writer.writerows(
-                [self.ids[i], *map(repr, [float(self.y[i]), *self.x[i, ::-1].tolist()]), f"p{i % 7}"]
-                for i in rows
-            )
-        return path
-
-
-@pytest.fixture(scope="module")
-def story(tmp_path_factory):
-    return Story(tmp_path_factory.mktemp("story"))
-
-
-@pytest.fixture
-def run(unbayes, tmp_path, story):
-    """Run a command on a ledger with one model."""
-
-    def call(*arguments, code=0):
-        done = unbayes(*arguments, "--ledger", tmp_path / "ledger")
-        assert done.exit_code == code, done.output
-        return done
-
-    call("init")
-    call("register", "credit", story.folder / "model.unbayes", "--ids", "customer")
-    return call
 
 
 def listed(run):
@@ -348,6 +300,7 @@ def test_what_does_not_compute_imports_no_jax(run, story, tmp_path):
     for arguments in (
         ["requests"],
         ["request", "credit", "--subject", "a", "--rows", rows],
+        ["request", "credit", "--subject", "p1", "--source", rows, "--person", "person"],
         ["approve", "1"],
     ):
         done = start(["-c", code], *arguments, UNBAYES_LEDGER=str(tmp_path / "ledger"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unbayes.cli.ledger.models import Model
+from unbayes.cli.ledger.people import People
 from unbayes.cli.ledger.shared import DEFAULT, AsJson, Folder, opened, say, table
 from unbayes.data.refusal import Refused
 from unbayes.ledger.states import WAITING, RequestState
@@ -38,13 +39,28 @@ class Missing(enum.StrEnum):
 
 def request(
     model: Model,
-    rows: Annotated[Path, typer.Option(metavar="FILE", help="The records: CSV or Parquet, with their ids.")],
+    rows: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The records: CSV or Parquet, with their ids.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="PLACE", help="Where to look them up: file, folder, pattern, address, table."),
+    ] = None,
     subject: Annotated[
-        str | None, typer.Option(metavar="ID", help="Who asks; all rows are this person's.")
+        list[str] | None, typer.Option(metavar="ID", help="Who asks; may be repeated with --source.")
+    ] = None,
+    subjects: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who asks, one in a line; - for standard input.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that says who: a request for each.")
+        str | None, typer.Option(metavar="COLUMN", help="Column of --rows that says who: a request for each.")
     ] = None,
+    person: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of --source that says whose a record is.")
+    ] = None,
+    found_only: Annotated[
+        bool, typer.Option("--found-only", help="Leave out people of whom --source has no records.")
+    ] = False,
     due: Annotated[
         datetime.datetime | None,
         typer.Option(formats=["%Y-%m-%d"], help="Last day for an answer; else by the model's rule."),
@@ -63,31 +79,25 @@ def request(
     folder: Folder = DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Take in the request of one person (--subject), or of many (--by), all or none.
+    """Take in the request of one person, or of many, all or none.
+
+    The records are in a small file (--rows), all of one person (--subject) or of several (--by).
+    Or they are looked up where all records are (--source --person), by who asks (--subject, --subjects).
 
     Rows are kept sealed until they are taken out of the model. Of persons, a keyed digest is kept.
-    Exit code 2: it is refused, and nothing was taken in.
+    Exit code 2: it is refused, or nothing is found of somebody, and nothing was taken in.
     """
     with opened(folder) as ledger:
         from unbayes.ledger.intake import Submission
-        from unbayes.ledger.records import Records
 
-        if (subject is None) == (by is None):
-            raise Refused("who asks is said by either --subject or --by")
+        people = People(rows, by, source, person, tuple(subject or ()), subjects, found_only, key)
         known = ledger.model(model)
         if approved and known.settings.four_eyes:
             raise Refused(f"--approve must be left to somebody else: {model} is decided on by four eyes")
-        columns = known.columns
-        if subject is not None:
-            people = [(subject, Records.of_table(rows, columns), key)]
-        else:
-            named = enumerate(Records.by_subject(rows, columns, by or ""), 1)
-            # A place in the file instead of a name: keys are kept as they are.
-            people = [(who, own, None if key is None else f"{key}/{place}") for place, (who, own) in named]
         day = None if due is None else due.date()
         submissions = [
-            Submission(who, own, reference, day, client, own_key, missing.value)
-            for who, own, own_key in people
+            Submission(each.subject, each.records, reference, day, client, each.key, missing.value)
+            for each in people.asking(known.columns)
         ]
         numbers = ledger.request_many(model, submissions)
         found = [ledger.show(number) for number in numbers]
