@@ -193,7 +193,9 @@ def test_descents_take_the_same_path_with_the_rows(name, lam):
     method = DESCENTS[name](lam=lam, **QUICK)
     assert method.keeps_rows
     at_once = ub.unlearn(posterior, model, erased, method=method, key=KEY)
-    value = method.summarise(posterior, model, model.encode(erased), memory=None, key=KEY)
+    evidence = model.encode(erased)
+    weights = np.ones(len(jax.tree.leaves(evidence)[0]))
+    value = method.summarise(posterior, model, evidence, weights, memory=None, key=KEY)
     statistics = ub.Statistics(value, None, None, 20, method.origin(posterior, model, None, KEY))
     solution = method.solve(posterior, model, statistics, memory=None, key=KEY)
     jax.tree.map(np.testing.assert_array_equal, *map(parameters, (solution.posterior, at_once.posterior)))

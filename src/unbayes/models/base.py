@@ -326,6 +326,11 @@ class AbstractModel(Storable):
         return False
 
     @property
+    def has_tied_records(self) -> bool:
+        """Whether evidence of a record depends on those given with it, which must then be given together."""
+        return False
+
+    @property
     def site_rank(self) -> int:
         """Rank that the precision of one record's site has at most."""
         return self.dim
@@ -344,8 +349,8 @@ class AbstractModel(Storable):
         """Whether `posterior` is of the family in which this model's posterior is exact."""
         return self.conjugate_prior is not None and type(posterior) is type(self.conjugate_prior)
 
-    def sufficient_statistics(self, evidence: Any) -> Any:
-        """What the records add to the natural parameters of the conjugate prior."""
+    def sufficient_statistics(self, evidence: Any, weights: Float[Array, " n"] | None = None) -> Any:
+        """What the records, each `weights` times, add to natural parameters of the conjugate prior."""
         raise TypeError(f"{type(self).__name__} has no conjugate prior")
 
     def log_predictive(

@@ -8,7 +8,7 @@ from jax.scipy.special import gammaln, xlogy
 from jax.scipy.stats import norm
 from jaxtyping import Array
 
-from unbayes._numerics.records import require_records, to_float_array
+from unbayes._numerics.records import require_records, to_float_array, weighted_sum
 from unbayes.models.base import AbstractModel
 from unbayes.models.evidence import LinearEvidence
 from unbayes.models.features import AbstractFeatures
@@ -65,10 +65,10 @@ class BetaBernoulli(AbstractConjugateModel):
         """Log-probability of each outcome."""
         return jnp.where(evidence == 1, jnp.log(theta[0]), jnp.log1p(-theta[0]))
 
-    def sufficient_statistics(self, evidence):
+    def sufficient_statistics(self, evidence, weights=None):
         """Numbers of ones and of zeros."""
-        ones = evidence.sum()
-        return ones, len(evidence) - ones
+        ones, total = weighted_sum(evidence, weights), weighted_sum(jnp.ones_like(evidence), weights)
+        return ones, total - ones
 
 
 class DirichletCategorical(AbstractConjugateModel):
@@ -86,9 +86,9 @@ class DirichletCategorical(AbstractConjugateModel):
         """Log-probability of each class."""
         return jnp.log(theta)[evidence]
 
-    def sufficient_statistics(self, evidence):
+    def sufficient_statistics(self, evidence, weights=None):
         """Number of records of each class."""
-        return jnp.zeros(self.prior.dim, self.dtype).at[evidence].add(1)
+        return jnp.zeros(self.prior.dim, self.dtype).at[evidence].add(1 if weights is None else weights)
 
 
 class GammaPoisson(AbstractConjugateModel):
@@ -106,9 +106,9 @@ class GammaPoisson(AbstractConjugateModel):
         """Log-probability of each count."""
         return xlogy(evidence, theta[0]) - theta[0] - gammaln(evidence + 1)
 
-    def sufficient_statistics(self, evidence):
+    def sufficient_statistics(self, evidence, weights=None):
         """Sum of the counts, and number of records."""
-        return evidence.sum(), jnp.asarray(len(evidence), self.dtype)
+        return weighted_sum(evidence, weights), weighted_sum(jnp.ones_like(evidence), weights)
 
 
 class UnknownNoiseRegression(AbstractConjugateModel):
@@ -157,8 +157,11 @@ class UnknownNoiseRegression(AbstractConjugateModel):
         """Log-density of each target."""
         return norm.logpdf(evidence.targets, evidence.design @ theta[:-1], jnp.sqrt(theta[-1]))
 
-    def sufficient_statistics(self, evidence: LinearEvidence) -> RegressionNatural:
+    def sufficient_statistics(self, evidence: LinearEvidence, weights=None) -> RegressionNatural:
         """Sums of a y, a aᵀ, ½ and ½ y²."""
         design, y = evidence.design, evidence.targets
-        gaussian = GaussianNatural(design.T @ y, DensePrecision(design.T @ design))
-        return RegressionNatural(gaussian, jnp.asarray(0.5 * len(y), self.dtype), 0.5 * y @ y)
+        counted, total = design, jnp.asarray(len(y), self.dtype)
+        if weights is not None:
+            counted, total = weights[:, None] * design, weights.sum()
+        gaussian = GaussianNatural(counted.T @ y, DensePrecision(counted.T @ design))
+        return RegressionNatural(gaussian, 0.5 * total, 0.5 * weighted_sum(y**2, weights))

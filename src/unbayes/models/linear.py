@@ -1,5 +1,6 @@
 """Features × likelihood × Gaussian prior: f = offset + a(x)ᵀθ."""
 
+import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -133,7 +134,8 @@ class LinearModel(AbstractModel):
         if total != targets.shape[0]:
             raise ValueError(f"{name} must pair inputs and targets, got {total} and {len(targets)}")
         require_records(total, name)
-        return LinearEvidence(inputs.design, inputs.variance, targets, inputs.offset)
+        targets, variance = self.likelihood.absorb(targets, inputs.variance)
+        return LinearEvidence(inputs.design, variance, targets, inputs.offset)
 
     def rows(self, records: Any, name: str = "records") -> tuple[Array, Array]:
         """Inputs and targets as given: features of one input may differ in their last digits."""
@@ -316,12 +318,14 @@ class LinearModel(AbstractModel):
         rotation = self.likelihood.rotation(mean.dtype)
         return mean, rotation.T @ cholesky_of_each(rotation @ covariance @ rotation.T)
 
-    def sufficient_statistics(self, evidence: LinearEvidence) -> GaussianNatural:
+    def sufficient_statistics(
+        self, evidence: LinearEvidence, weights: Float[Array, " n"] | None = None
+    ) -> GaussianNatural:
         """What the records add to the natural parameters of a conjugate belief, Gaussian likelihood only."""
         if self.conjugate_prior is None:
-            return super().sufficient_statistics(evidence)
+            return super().sufficient_statistics(evidence, weights)
         origin = FullGaussian.standard(self.dim, self.dtype)
-        return self.site(origin, evidence, self.nodes())
+        return self.site(origin, evidence, self.nodes(), weights)
 
     @property
     def conjugate_prior(self) -> FullGaussian | None:
@@ -338,14 +342,7 @@ class LinearModel(AbstractModel):
         """
         require_precision(posterior=posterior, model=self)
         with kept(self.holds_functions):
-            inputs = self._encode_inputs(x)
-            if isinstance(posterior, AbstractGaussian) and self.likelihood.outputs == 1:
-                return linear_predictive.by_quadrature(self, posterior, inputs)
-            if isinstance(posterior, AbstractGaussian):
-                return linear_predictive.on_nodes(self, posterior, inputs, self.nodes(draws))
-            if key is None:
-                raise ValueError("key must be given: this predictive distribution is sampled")
-            return linear_predictive.from_draws(self, posterior, inputs, key, draws)
+            return linear_predictive.of(self, posterior, self._encode_inputs(x), key, draws)
 
     def log_predictive(
         self,
@@ -363,8 +360,15 @@ class LinearModel(AbstractModel):
         evidence = self.encode(records)
         if evidence.variance is None and not isinstance(posterior, AbstractGaussian):
             return super().log_predictive(posterior, records, key=key, draws=draws)
-        predictive = self.predictive(posterior, records[0], key=key, draws=draws)
+        inputs = dataclasses.replace(evidence, variance=self.open_variance(evidence), targets=None)
+        with kept(self.holds_functions):
+            predictive = linear_predictive.of(self, posterior, inputs, key, draws)
         return predictive.log_prob(self.likelihood.outcomes(evidence.targets))
+
+    def open_variance(self, evidence: LinearEvidence) -> Float[Array, " n"] | None:
+        """Variance of f that θ leaves open: the features', or what the targets carry."""
+        carried = self.likelihood.open_variance(evidence.targets)
+        return evidence.variance if carried is None else carried
 
     def _chunk(self, nodes: Nodes) -> int:
         per_record = max(nodes.points.size * self.likelihood.outputs, self.dim * self.likelihood.outputs)

@@ -195,10 +195,8 @@ class SufficientStatistics(AbstractPass):
     """What records add to the natural parameters of a conjugate prior."""
 
     def of_evidence(self, evidence, weights, batch) -> Any:
-        """Of exactly the given records: none is filled up."""
-        del weights
-        given = jax.tree.map(lambda leaf: leaf[: batch.size], evidence)
-        return _sufficient_statistics(self.model, given)
+        """Of the batch."""
+        return _sufficient_statistics(self.model, evidence, weights)
 
 
 class LogLikelihood(AbstractPass):
@@ -212,8 +210,8 @@ class LogLikelihood(AbstractPass):
 
 
 @eqx.filter_jit
-def _sufficient_statistics(model: AbstractModel, evidence) -> Any:
-    return model.sufficient_statistics(evidence)
+def _sufficient_statistics(model: AbstractModel, evidence, weights) -> Any:
+    return model.sufficient_statistics(evidence, weights)
 
 
 @eqx.filter_jit

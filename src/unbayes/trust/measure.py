@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from unbayes._numerics.records import padded
 from unbayes.metrics import information
 from unbayes.models import AbstractModel
 from unbayes.posteriors import (
@@ -36,11 +35,13 @@ def rounding(posterior: AbstractPosterior) -> float:
     return float(jnp.finfo(posterior.dtype).eps) ** 0.4
 
 
-def site(posterior: AbstractPosterior, model: AbstractModel, evidence: Any) -> GaussianNatural | None:
+def site(
+    posterior: AbstractPosterior, model: AbstractModel, evidence: Any, weights: Any
+) -> GaussianNatural | None:
     """What the records had added to a Gaussian posterior; None where log-concavity does not bound it."""
     if not isinstance(posterior, AbstractGaussian) or not model.is_log_concave:
         return None
-    return _site(posterior, model, *padded(evidence, posterior.dtype))
+    return _site(posterior, model, evidence, weights)
 
 
 def evidence_left(posterior: AbstractPosterior, model: AbstractModel, site: Any, *, is_exact: bool):

@@ -41,10 +41,10 @@ def require_reach(
     """
     limits = jnp.finfo(model.dtype)
     nat_is_lost, cube_overflows = 1 / float(limits.eps), float(limits.max) ** (1 / 3)
+    if _largest(evidence) <= nat_is_lost**0.5:
+        return
     sizes = _sizes(evidence)
     rows = np.flatnonzero(sizes > nat_is_lost**0.5)[:MOST_LOOKED_AT]
-    if not rows.size:
-        return
     far, _ = padded(jax.tree.map(lambda leaf: np.asarray(leaf)[rows], evidence), model.dtype)
     values = np.abs(np.asarray(_log_likelihoods(posterior, model, far)))[:, : rows.size].max(0)
     beyond = ~(values <= nat_is_lost) | (sizes[rows] > cube_overflows)
@@ -57,6 +57,12 @@ def require_reach(
             f"{sizes[row]:.3g} in row {row}, which {effect}; is it in the units of the training data, and "
             "was it part of them?"
         )
+
+
+def _largest(evidence: Any) -> float:
+    """Largest absolute number of all."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(evidence)]
+    return max(max(float(leaf.max(initial=0)), -float(leaf.min(initial=0))) for leaf in leaves)
 
 
 def _sizes(evidence: Any) -> Float[np.ndarray, " n"]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
-from jaxtyping import PRNGKeyArray
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._numerics.fingerprint import fingerprint
 from unbayes._validation import require_settings
@@ -68,13 +69,15 @@ class AbstractMethod(eqx.Module):
         posterior: AbstractPosterior,
         model: AbstractModel,
         erased: Any,
+        weights: Float[Array | np.ndarray, " n"],
         *,
         memory: Memory | None,
         key: PRNGKeyArray,
     ) -> Any:
         """Sums over a batch of records, as `model.encode` returned them, at the trained posterior.
 
-        The memory, where there is one, is the same for every batch: it may tell which sums are needed.
+        Batches are filled up, so that few programs serve all sizes: records whose weight is zero do not
+        count. The memory, where there is one, is the same for every batch: it may tell which sums are needed.
         """
 
     def site(self, value: Any) -> Any | None:

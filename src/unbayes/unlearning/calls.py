@@ -3,22 +3,15 @@
 import dataclasses
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jaxtyping import PRNGKeyArray
 
-from unbayes._numerics.programs import kept, quickly
-from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes._numerics.records import CHUNK_ELEMENTS, count
-from unbayes._validation import (
-    require_ids,
-    require_key,
-    require_positive,
-    require_precision,
-    require_threshold,
-)
+from unbayes._numerics.programs import kept
+from unbayes._validation import require_threshold
+from unbayes.data.scan import as_source, is_source
+from unbayes.inference.passes import AbstractCheckpoint, Passes
 from unbayes.memory import Memory
 from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
@@ -26,13 +19,19 @@ from unbayes.posteriors import AbstractGaussian, AbstractPosterior
 from unbayes.progress import AbstractProgress
 from unbayes.trust import TOLERANCE, Measures, RetrainingNeeded, judge, measure
 from unbayes.trust.judge import require_number, require_possible
-from unbayes.trust.reach import require_reach
 from unbayes.unlearning.base import AbstractAdjustedMethod, AbstractMethod
 from unbayes.unlearning.methods.auto import Auto
 from unbayes.unlearning.methods.step import distance_to_step
-from unbayes.unlearning.provenance import Missing, admit, caveats, measured, require_left, require_missing
+from unbayes.unlearning.provenance import Missing, caveats, measured, require_left
 from unbayes.unlearning.result import Solution, Unlearned
-from unbayes.unlearning.statistics import Statistics, digests_of
+from unbayes.unlearning.statistics import Statistics
+from unbayes.unlearning.summarising import (
+    Call,
+    prepare,
+    require_additive,
+    summarise_records,
+    summarise_source,
+)
 
 AUTO = Auto()
 
@@ -48,6 +47,7 @@ def unlearn(
     missing: Missing = "refuse",
     tolerance: float = TOLERANCE,
     key: PRNGKeyArray,
+    checkpoint: AbstractCheckpoint | None = None,
     progress: AbstractProgress | None = None,
 ) -> Unlearned:
     """Take `erased` back out of `posterior`: summarise, then solve.
@@ -59,7 +59,8 @@ def unlearn(
     model
         The model it was trained with.
     erased
-        The records D_e, as `model.encode` takes them.
+        The records D_e, as `model.encode` takes them; or where they come from, such as a `scan`, which is
+        read once, a few batches at a time.
     memory
         What training kept of the training set, `trained.memory`: the more of it, the closer the result.
     method
@@ -75,13 +76,16 @@ def unlearn(
         predicted error with it.
     key
         Key of whatever is random.
+    checkpoint
+        A `Checkpoint(folder)`, where records come from a source.
     progress
         A `ProgressBar()`, say.
     """
     started = time.perf_counter()
-    call = _prepare(posterior, model, method, memory, key, tolerance)
+    call = prepare(posterior, model, method, memory, key, tolerance)
     with kept(model.holds_functions):
-        return _solve(call, _summarise(call, erased, ids, missing), progress, started)
+        statistics = _summarise(call, erased, ids, missing, checkpoint, progress)
+        return _solve(call, statistics, progress, started)
 
 
 def summarise(
@@ -94,6 +98,8 @@ def summarise(
     ids: Iterable[str] | None = None,
     missing: Missing = "refuse",
     key: PRNGKeyArray,
+    checkpoint: AbstractCheckpoint | None = None,
+    progress: AbstractProgress | None = None,
 ) -> Statistics:
     """What one batch of erased records leaves behind; add such statistics up, then `solve`.
 
@@ -102,16 +108,16 @@ def summarise(
 
     Parameters
     ----------
-    posterior, model, erased, memory, method, missing, key
+    posterior, model, erased, memory, method, missing, key, checkpoint, progress
         As for `unlearn`.
     ids
         One identifier for each record, as `fit` was given them. Statistics that share one refuse to add up,
         so that nothing is taken out twice.
     """
-    call = _prepare(posterior, model, method, memory, key)
-    _require_additive(call.method)
+    call = prepare(posterior, model, method, memory, key)
+    require_additive(call.method)
     with kept(model.holds_functions):
-        return _summarise(call, erased, ids, missing)
+        return _summarise(call, erased, ids, missing, checkpoint, progress)
 
 
 def solve(
@@ -127,8 +133,8 @@ def solve(
 ) -> Unlearned:
     """Take the records summed up in `statistics` back out of `posterior`; otherwise as `unlearn`."""
     started = time.perf_counter()
-    call = _prepare(posterior, model, method, memory, key, tolerance)
-    _require_additive(call.method)
+    call = prepare(posterior, model, method, memory, key, tolerance)
+    require_additive(call.method)
     if not isinstance(statistics, Statistics):
         raise TypeError(f"statistics must be a sum of what summarise returned, got {statistics!r}")
     if statistics.origin != call.origin:
@@ -156,10 +162,10 @@ def sweep(
     if not lams:
         raise ValueError("lams must hold at least one threshold, got none")
     lams = tuple(require_threshold(lam) for lam in lams)
-    call = _prepare(posterior, model, method, None, key)
+    call = prepare(posterior, model, method, None, key)
     calls = [call._replace(method=dataclasses.replace(method, lam=lam)) for lam in lams]
     with kept(model.holds_functions):
-        statistics = _summarise(call, erased)
+        statistics = summarise_records(call, erased, None, "refuse")
         first = _measure_evidence(call, statistics)
         found = method.solve_each(posterior, model, statistics, lams, key=key, progress=progress)
         return [
@@ -168,87 +174,22 @@ def sweep(
         ]
 
 
-class _Call(NamedTuple):
-    """What was asked for, found to fit together; `method` is the one that runs."""
-
-    posterior: AbstractPosterior
-    model: AbstractModel
-    memory: Memory | None
-    key: PRNGKeyArray
-    method: AbstractMethod
-    choice: str
-    tolerance: float
-
-    @property
-    def origin(self) -> str:
-        """Fingerprint that statistics of this call carry."""
-        return self.method.origin(self.posterior, self.model, self.memory, self.key)
-
-    def in_little_time(self, records: int) -> AbstractContextManager[None]:
-        """Programs are compiled quickly here where no process keeps them, and a pass takes little time."""
-        kept_records = 0 if self.memory is None else self.memory.size
-        elements = max(records, kept_records) * QUASI_RANDOM_NODES * self.model.dim
-        return quickly(self.model.holds_functions and elements <= CHUNK_ELEMENTS)
-
-
-def _prepare(posterior, model, method, memory: Memory | None, key, tolerance: float = TOLERANCE) -> _Call:
-    """Refuse what does not fit together, and choose the method."""
-    if not isinstance(method, AbstractMethod):
-        raise TypeError(f"method must be an unlearning method such as EUBO(), got {method!r}")
-    if not isinstance(posterior, AbstractPosterior):
-        raise TypeError(f"posterior must be a posterior of unbayes, got {type(posterior).__name__}")
-    if not isinstance(model, AbstractModel):
-        raise TypeError(f"model must be a model of unbayes, got {type(model).__name__}")
-    if not isinstance(memory, Memory | None):
-        raise TypeError(f"memory must be what fit kept, trained.memory, got {type(memory).__name__}")
-    require_precision(posterior=posterior, model=model)
-    if (posterior.dim, posterior.dtype) != (model.dim, model.dtype):
-        raise ValueError(
-            f"posterior must have {model.dim} parameters of {model.dtype} to fit the model, "
-            f"got {posterior.dim} of {posterior.dtype}"
-        )
-    if not measure.is_finite(posterior):
-        raise ValueError("posterior must be finite, got NaN or infinite parameters")
-    require_key(key)
-    require_positive("tolerance", tolerance)
-    if memory is not None:
-        memory.require_kin(posterior, model)
-    method, choice = method.choose(posterior, model)
-    method.check(posterior, model, memory)
-    return _Call(posterior, model, memory, key, method, choice, tolerance)
-
-
-def _require_additive(method: AbstractMethod) -> None:
-    """Refuse a method whose statistics are the rows themselves."""
-    if method.keeps_rows:
-        raise TypeError(
-            f"method {type(method).__name__} reads the erased rows in every iteration, so that batches "
-            "cannot be summarised apart; use unlearn, or an additive method such as BankReverseKL"
-        )
-
-
 def _summarise(
-    call: _Call, erased: Any, ids: Iterable[str] | None = None, missing: Missing = "refuse"
+    call: Call,
+    erased: Any,
+    ids: Iterable[str] | None,
+    missing: Missing,
+    checkpoint: AbstractCheckpoint | None,
+    progress: AbstractProgress | None,
 ) -> Statistics:
-    posterior, model, method = call.posterior, call.model, call.method
-    require_missing(missing)
-    evidence = model.encode(erased, "erased")
-    require_reach(posterior, model, evidence)
-    named = require_ids(ids, count(evidence))
-    admitted = admit(posterior, model, call.memory, erased, evidence, named, missing)
-    evidence = admitted.evidence
-    with call.in_little_time(count(evidence)):
-        value = method.summarise(posterior, model, evidence, memory=call.memory, key=call.key)
-    site = method.site(value)
-    if site is None:
-        site = measure.site(posterior, model, evidence)
-    origin = call.origin
-    digests = digests_of(admitted.ids, origin)
-    return Statistics(value, site, admitted.matches, count(evidence), origin, digests, admitted.provenance)
+    if is_source(erased):
+        passes = Passes(as_source(erased), progress, "erased", checkpoint)
+        return summarise_source(call, passes, ids, missing)
+    return summarise_records(call, erased, ids, missing)
 
 
 def _solve(
-    call: _Call, statistics: Statistics, progress: AbstractProgress | None, started: float
+    call: Call, statistics: Statistics, progress: AbstractProgress | None, started: float
 ) -> Unlearned:
     first = _measure_evidence(call, statistics)
     with call.in_little_time(statistics.records):
@@ -258,7 +199,7 @@ def _solve(
         return _conclude(call, statistics, first, solution, started)
 
 
-def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
+def _measure_evidence(call: Call, statistics: Statistics) -> Measures:
     """What can be told before any long work; refuses records that were never trained on."""
     posterior, model, memory = call.posterior, call.model, call.memory
     require_left(memory, statistics)
@@ -283,7 +224,7 @@ def _measure_evidence(call: _Call, statistics: Statistics) -> Measures:
 
 
 def _conclude(
-    call: _Call, statistics: Statistics, first: Measures, solution: Solution, started: float
+    call: Call, statistics: Statistics, first: Measures, solution: Solution, started: float
 ) -> Unlearned:
     """Measure, judge and wrap up a solution."""
     jax.block_until_ready(solution.posterior)
@@ -325,7 +266,7 @@ def _conclude(
     )
 
 
-def _sums_left(call: _Call, statistics: Statistics, solution: Solution) -> KeptSums | None:
+def _sums_left(call: Call, statistics: Statistics, solution: Solution) -> KeptSums | None:
     """The memory's sums without those of the erased records, as seen from the recovered belief."""
     sums, erased = call.memory and call.memory.sums, getattr(statistics.value, "derivatives", None)
     before, after = call.posterior, solution.posterior

@@ -5,9 +5,9 @@ from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from unbayes._numerics.records import count, padded, take
+from unbayes._numerics.records import count, take
 from unbayes.memory import Memory
 from unbayes.memory.marks import count_equal
 from unbayes.models import AbstractModel
@@ -19,6 +19,7 @@ from unbayes.unlearning.statistics import Provenance, Statistics
 Missing = Literal["refuse", "skip", "allow"]
 # Rows, at most, that a message names.
 NAMED_ROWS = 5
+NOTHING_LEFT = "erased holds none of the training records that are left"
 # Difference, as a share of the largest magnitude, up to which an input counts as one that the model holds.
 SAME_INPUT = 1e-6
 # Surprise of a record, in nats, beyond which all are alike: sums stay finite.
@@ -30,17 +31,17 @@ class Admitted(NamedTuple):
 
     Attributes
     ----------
-    evidence
-        As `model.encode` returned them.
+    weights
+        One for those of the batch that are taken out, else zero, shape (n,).
     ids
-        Their identifiers, where given.
+        Identifiers of these, where given.
     matches
         How often each record of the memory's coreset is among them; None without a coreset.
     provenance
         What tells whether they were trained on.
     """
 
-    evidence: Any
+    weights: Float[np.ndarray, " n"]
     ids: tuple[str, ...] | None
     matches: Any
     provenance: Provenance
@@ -62,31 +63,37 @@ def admit(
     memory: Memory | None,
     erased: Any,
     evidence: Any,
+    weights: Float[np.ndarray, " n"],
     ids: tuple[str, ...] | None,
     missing: Missing,
 ) -> Admitted:
-    """Look for records in the memory, and refuse, skip or let pass those that are not there."""
+    """Look for records in the memory, and refuse, skip or let pass those that are not there.
+
+    `evidence` is that of `erased`, filled up by records whose weight is zero.
+    """
     rows = found = members = matches = None
     if (memory is not None and memory.marker is not None) or model.kept_inputs is not None:
         rows = model.rows(erased, "erased")
     if memory is not None:
         if missing != "skip":
-            require_number(count(evidence), memory.records)
+            require_number(count(erased), memory.records)
         found, members, matches = memory.sight(rows, ids)
     strangers = 0 if found is None else int((~found).sum())
     if found is not None and strangers and missing == "refuse":
         raise ValueError(_refusal(found, ids))
     if found is not None and strangers and missing == "skip":
         if not found.any():
-            raise NothingLeft("erased holds none of the training records that are left")
+            raise NothingLeft(NOTHING_LEFT)
         kept, strangers = np.flatnonzero(found), 0
-        evidence, rows = take(evidence, kept), take(rows, kept)
+        weights = np.zeros_like(weights)
+        weights[kept] = 1
+        rows = take(rows, kept)
         ids = None if ids is None else tuple(ids[row] for row in kept)
     provenance = Provenance(members, strangers, _retained(model, rows))
     if members is None or strangers:
         wants_deviance = memory is not None and memory.deviance is not None
-        provenance = _weighed(provenance, posterior, model, evidence, wants_deviance)
-    return Admitted(evidence, ids, matches, provenance)
+        provenance = _weighed(provenance, posterior, model, evidence, weights, wants_deviance)
+    return Admitted(weights, ids, matches, provenance)
 
 
 def require_left(memory: Memory | None, statistics: Statistics) -> None:
@@ -179,18 +186,18 @@ def _weighed(
     posterior: AbstractPosterior,
     model: AbstractModel,
     evidence: Any,
+    weights: Float[np.ndarray, " n"],
     wants_deviance: bool,
 ) -> Provenance:
     """With what the records themselves tell, where no roster does."""
     if not isinstance(posterior, AbstractGaussian):
         return provenance
-    filled, weights = padded(evidence, posterior.dtype)
-    deviance, surprise = _weigh(posterior, model, filled, weights, wants_deviance)
+    deviance, surprise = _weigh(posterior, model, evidence, weights, wants_deviance)
     provenance = dataclasses.replace(provenance, deviance=deviance)
     if surprise is None:
         return provenance
-    each = np.asarray(surprise)[:, : count(evidence)]
-    each = np.minimum(np.where(np.isnan(each), np.inf, each), LARGEST_SURPRISE)
+    each = np.asarray(surprise)
+    each = weights * np.minimum(np.where(np.isnan(each), np.inf, each), LARGEST_SURPRISE)
     rows = np.flatnonzero(each[0] > IMPROBABLE_RECORD)
     return dataclasses.replace(
         provenance,

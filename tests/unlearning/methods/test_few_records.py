@@ -108,12 +108,18 @@ def test_a_dense_prior_is_known_with_all_its_entries(monkeypatch):
     assert_same(*both(monkeypatch, trained, model, erased))
 
 
+def sites_of(posterior, model, erased):
+    evidence = model.encode(erased)
+    weights = np.ones(len(evidence.design))
+    return ub.NaturalGradient().summarise(posterior, model, evidence, weights, memory=None, key=KEY)
+
+
 def test_records_that_exceed_the_belief_leave_its_width(monkeypatch):
     """The belief is far too wide: no step of it is a share of its precision."""
     x = inputs()
     model, erased = logistic(x)
     wide = ub.FullGaussian(np.zeros(DIM), 0.3 * np.eye(DIM))
-    sites = ub.NaturalGradient().summarise(wide, model, model.encode(erased), memory=None, key=KEY)
+    sites = sites_of(wide, model, erased)
     step = few_records_step(wide, model, sites, ERASED)
     dense = natural_gradient.natural_gradient_step(wide, model, None, sites)
     assert step is not None
@@ -160,13 +166,13 @@ def test_where_records_are_many_or_parameters_few_matrices_are_dense():
     x = inputs()
     model, erased = logistic(x)
     trained = belief(model, x)
-    sites = ub.NaturalGradient().summarise(trained, model, model.encode(erased), memory=None, key=KEY)
+    sites = sites_of(trained, model, erased)
     assert few_records_step(trained, model, sites, ERASED) is not None
     assert few_records_step(trained, model, sites, DIM) is None
     small = x[:, : LEAST_DIM - 1]
     model, erased = logistic(small)
     trained = belief(model, small)
-    sites = ub.NaturalGradient().summarise(trained, model, model.encode(erased), memory=None, key=KEY)
+    sites = sites_of(trained, model, erased)
     assert few_records_step(trained, model, sites, ERASED) is None
 
 
@@ -174,7 +180,7 @@ def test_a_precision_of_higher_rank_than_records_can_have_is_left_to_dense_matri
     x = inputs()
     model, erased = logistic(x)
     trained = belief(model, x)
-    sites = ub.NaturalGradient().summarise(trained, model, model.encode(erased), memory=None, key=KEY)
+    sites = sites_of(trained, model, erased)
     precision = sites.natural.precision + ub.posteriors.DensePrecision(1e-3 * jnp.eye(DIM))
     odd = type(sites)(ub.posteriors.GaussianNatural(sites.natural.linear, precision))
     assert few_records_step(trained, model, odd, ERASED) is None

@@ -13,6 +13,7 @@ from numpyro.infer.autoguide import AutoGuide
 import unbayes.memory
 import unbayes.unlearning
 from unbayes._numerics.quadrature import Nodes, random_nodes
+from unbayes._numerics.records import padded
 from unbayes._validation import require_key
 from unbayes.adapters.numpyro.arguments import separate
 from unbayes.adapters.numpyro.guides import AbstractTrained, Laplace, LowRank, read
@@ -141,7 +142,9 @@ def unlearn(
     if isinstance(found, LowRank):
         assert isinstance(posterior, FullGaussian)
         if result.trust.measures.keeps_width:
-            sites = result.method.summarise(posterior, program, program.encode(erased), memory=None, key=key)
+            sites = result.method.summarise(
+                posterior, program, *padded(program.encode(erased), program.dtype), memory=None, key=key
+            )
             result = _held_back(result, posterior, sites.natural.precision)
             assert isinstance(result.posterior, FullGaussian)
             found = found.with_posterior(result.posterior)

@@ -33,10 +33,10 @@ class Auto(AbstractMethod):
             return _transport(), reason
         return _bank(), f"{name} has no natural parameters to subtract from"
 
-    def summarise(self, posterior, model, erased, *, memory, key):
+    def summarise(self, posterior, model, erased, weights, *, memory, key):
         """Sums by the method chosen."""
         method, _ = self.choose(posterior, model)
-        return method.summarise(posterior, model, erased, memory=memory, key=key)
+        return method.summarise(posterior, model, erased, weights, memory=memory, key=key)
 
     def solve(self, posterior, model, statistics, *, memory, key, progress=None) -> Solution:
         """Unlearn by the method chosen."""

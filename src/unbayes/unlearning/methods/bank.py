@@ -55,10 +55,10 @@ class BankReverseKL(AbstractAdjustedMethod):
         """The size of the bank."""
         return (self.draws,)
 
-    def summarise(self, posterior, model, erased, *, memory, key):
+    def summarise(self, posterior, model, erased, weights, *, memory, key):
         """Log p(D_e|θ_s) at the draws, split into deviations and mean."""
         thetas, _ = _bank(posterior, key, self.draws)
-        return log_likelihood_at(model, thetas, erased)
+        return log_likelihood_at(model, thetas, erased, weights)
 
     def solve_each(self, posterior, model, statistics, lams, *, key, progress=None) -> list[Solution]:
         """Solve for every λ from the same statistics."""

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from unbayes._numerics.records import take
 from unbayes.inference.objectives import removal_log_weights
 from unbayes.inference.stochastic import minimise_each
 from unbayes.memory import Memory
@@ -59,9 +60,9 @@ class AbstractDescent(AbstractAdjustedMethod):
         """Refuse a posterior that gradients cannot move."""
         require_variational(self, posterior)
 
-    def summarise(self, posterior, model, erased, *, memory, key):
+    def summarise(self, posterior, model, erased, weights, *, memory, key):
         """The records themselves: every iteration reads them."""
-        return erased
+        return take(erased, np.flatnonzero(weights))
 
     def solve_each(self, posterior, model, statistics, lams, *, key, progress=None) -> list[Solution]:
         """Descend once for every λ below one, on the same random numbers."""
@@ -132,9 +133,9 @@ def require_variational(method: AbstractMethod, posterior: AbstractPosterior) ->
         )
 
 
-def log_likelihood_at(model: AbstractModel, thetas, erased):
+def log_likelihood_at(model: AbstractModel, thetas, erased, weights=None):
     """Log-likelihood of `erased` at each θ, compiled; see `AbstractModel.log_likelihood_at`."""
-    deviations, mean = _compiled_log_likelihood_at(model, thetas, erased)
+    deviations, mean = _compiled_log_likelihood_at(model, thetas, erased, weights)
     if not bool(jnp.isfinite(deviations).all()):
         raise RetrainingNeeded(
             "the erased records are impossible, or overflow, at parameters that the posterior allows, so "
@@ -144,8 +145,8 @@ def log_likelihood_at(model: AbstractModel, thetas, erased):
 
 
 @eqx.filter_jit
-def _compiled_log_likelihood_at(model: AbstractModel, thetas, erased):
-    return model.log_likelihood_at(thetas, erased)
+def _compiled_log_likelihood_at(model: AbstractModel, thetas, erased, weights):
+    return model.log_likelihood_at(thetas, erased, weights)
 
 
 @eqx.filter_jit

@@ -33,9 +33,9 @@ class Exact(AbstractMethod):
         """Whether the result is the retrained posterior itself, which it always is."""
         return True
 
-    def summarise(self, posterior, model, erased, *, memory, key):
+    def summarise(self, posterior, model, erased, weights, *, memory, key):
         """What the records had added to the natural parameters."""
-        return _sufficient_statistics(posterior, model, erased)
+        return _sufficient_statistics(posterior, model, erased, weights)
 
     def site(self, value: Any) -> Any:
         """What the records had added to the natural parameters."""
@@ -53,8 +53,8 @@ def _subtract(posterior: AbstractExponentialFamily, value) -> AbstractExponentia
 
 
 @eqx.filter_jit
-def _sufficient_statistics(posterior, model: AbstractModel, erased):
+def _sufficient_statistics(posterior, model: AbstractModel, erased, weights):
     if isinstance(posterior, Table):
         # A table is normalised anyway, so the mean over its values may go.
-        return model.log_likelihood_at(posterior.values, erased)[0]
-    return model.sufficient_statistics(erased)
+        return model.log_likelihood_at(posterior.values, erased, weights)[0]
+    return model.sufficient_statistics(erased, weights)

@@ -11,7 +11,6 @@ import jax
 
 from unbayes._numerics.programs import compiled, kept
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
-from unbayes._numerics.records import padded
 from unbayes.memory import Memory
 from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
@@ -79,11 +78,11 @@ class NaturalGradient(AbstractMethod):
         """The number of nodes, at which sites are computed."""
         return (self.nodes,)
 
-    def summarise(self, posterior, model, erased, *, memory, key) -> Sites:
+    def summarise(self, posterior, model, erased, weights, *, memory, key) -> Sites:
         """Sums of sites and, where the memory has sums or they cost little, of higher derivatives."""
         assert isinstance(posterior, AbstractGaussian)
         sums = None if memory is None else memory.sums
-        return _sites(posterior, model, *padded(erased, posterior.dtype), sums, self.nodes)
+        return _sites(posterior, model, erased, weights, sums, self.nodes)
 
     def site(self, value: Sites) -> GaussianNatural:
         """The sum of the sites."""

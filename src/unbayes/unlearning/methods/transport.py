@@ -51,10 +51,10 @@ class Transport(AbstractMethod):
         """Numbers of nodes and of draws."""
         return (self.nodes, self.draws)
 
-    def summarise(self, posterior, model, erased, *, memory, key):
+    def summarise(self, posterior, model, erased, weights, *, memory, key):
         """Sums of the sites of the Gaussian with the flow's moments."""
         gaussian, shaped = _split(posterior, model, key, self.draws)
-        return NaturalGradient(self.nodes).summarise(gaussian, shaped, erased, memory=None, key=key)
+        return NaturalGradient(self.nodes).summarise(gaussian, shaped, erased, weights, memory=None, key=key)
 
     def solve(self, posterior, model, statistics, *, memory, key, progress=None) -> Solution:
         """Move mean and covariance, and the flow with them."""
