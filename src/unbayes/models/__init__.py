@@ -2,6 +2,7 @@
 
 from unbayes._numerics.records import to_float_array as to_float_array
 from unbayes.models.base import AbstractModel as AbstractModel
+from unbayes.models.blocks import BlockProcess as BlockProcess
 from unbayes.models.conjugate import AbstractConjugateModel as AbstractConjugateModel
 from unbayes.models.conjugate import BetaBernoulli as BetaBernoulli
 from unbayes.models.conjugate import DirichletCategorical as DirichletCategorical
@@ -23,8 +24,10 @@ from unbayes.models.features import WhitenedInducingInputs as WhitenedInducingIn
 from unbayes.models.kernels import AbstractKernel as AbstractKernel
 from unbayes.models.kernels import Matern as Matern
 from unbayes.models.kernels import SquaredExponential as SquaredExponential
+from unbayes.models.library import fitc_gp as fitc_gp
 from unbayes.models.library import linear_regression as linear_regression
 from unbayes.models.library import logistic_regression as logistic_regression
+from unbayes.models.library import pitc_gp as pitc_gp
 from unbayes.models.library import poisson_regression as poisson_regression
 from unbayes.models.library import softmax_regression as softmax_regression
 from unbayes.models.library import sparse_gp as sparse_gp
@@ -32,6 +35,8 @@ from unbayes.models.likelihoods import AbstractLikelihood as AbstractLikelihood
 from unbayes.models.likelihoods import BernoulliLikelihood as BernoulliLikelihood
 from unbayes.models.likelihoods import CategoricalLikelihood as CategoricalLikelihood
 from unbayes.models.likelihoods import GaussianLikelihood as GaussianLikelihood
+from unbayes.models.likelihoods import HeteroscedasticLikelihood as HeteroscedasticLikelihood
+from unbayes.models.likelihoods import IntegratedLikelihood as IntegratedLikelihood
 from unbayes.models.likelihoods import PoissonLikelihood as PoissonLikelihood
 from unbayes.models.likelihoods import ProbitLikelihood as ProbitLikelihood
 from unbayes.models.likelihoods import SoftplusPoissonLikelihood as SoftplusPoissonLikelihood
@@ -39,6 +44,8 @@ from unbayes.models.likelihoods import StudentTLikelihood as StudentTLikelihood
 from unbayes.models.likelihoods import StudentTPredictive as StudentTPredictive
 from unbayes.models.likelihoods import WeightedLikelihood as WeightedLikelihood
 from unbayes.models.linear import LinearModel as LinearModel
+from unbayes.models.local_features import LocalFeatures as LocalFeatures
+from unbayes.models.mixture_predictive import NormalMixturePredictive as NormalMixturePredictive
 from unbayes.models.predictive import AbstractPredictive as AbstractPredictive
 from unbayes.models.predictive import ClassPredictive as ClassPredictive
 from unbayes.models.predictive import NormalPredictive as NormalPredictive

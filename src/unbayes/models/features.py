@@ -247,6 +247,11 @@ class WhitenedInducingInputs(AbstractFeatures):
         return self.process.size
 
     @property
+    def kernel(self) -> AbstractKernel:
+        """Covariance function of the process."""
+        return self.process.kernel
+
+    @property
     def leaves_variance_open(self) -> bool:
         """Whether the process keeps var(f|u)."""
         return self.process.leaves_variance_open

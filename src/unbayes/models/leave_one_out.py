@@ -36,5 +36,6 @@ def surprise(
         return predictive.surprise(targets)
     spread, slope, curvature = spread[:, 0, 0], integrals.slope[:, 0], integrals.curvature[:, 0, 0]
     wider = spread / jnp.maximum(1 - curvature * spread, LEAST_LEFT_OUT)
-    variance = wider if evidence.variance is None else wider + evidence.variance
+    left_open = model.open_variance(evidence)
+    variance = wider if left_open is None else wider + left_open
     return likelihood.gaussian_predictive(mean[:, 0] - wider * slope, variance).surprise(targets)

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from unbayes.models.blocks import BlockProcess
 from unbayes.models.features import InducingInputs, RawFeatures
 from unbayes.models.kernels import AbstractKernel
 from unbayes.models.likelihoods import (
@@ -9,10 +10,11 @@ from unbayes.models.likelihoods import (
     BernoulliLikelihood,
     CategoricalLikelihood,
     GaussianLikelihood,
+    IntegratedLikelihood,
     PoissonLikelihood,
 )
 from unbayes.models.linear import LinearModel
-from unbayes.posteriors import DiagonalGaussian
+from unbayes.posteriors import DiagonalGaussian, FullGaussian
 
 
 def linear_regression(features: int, *, noise_scale: float, prior_scale: float = 1.0, bias: bool = True):
@@ -45,11 +47,36 @@ def sparse_gp(
     conditional_variance: bool = False,
     jitter: float = 0.0,
 ) -> LinearModel:
-    """Sparse Gaussian process whose θ are its values at the inducing inputs; see `InducingInputs`."""
+    """Sparse Gaussian process whose θ are its values at the inducing inputs; see `InducingInputs`.
+
+    The deterministic training conditional (DTC), or the variational bound of SVGP with
+    `conditional_variance`. Of a likelihood with several outputs, each is a process of its own.
+    """
     features = InducingInputs(
         inducing_inputs, kernel, conditional_variance=conditional_variance, jitter=jitter
     )
-    return LinearModel(features, likelihood, features.prior)
+    prior = features.prior
+    if likelihood.outputs > 1:
+        factor = jnp.kron(jnp.eye(likelihood.outputs, dtype=prior.dtype), prior.scale_tril)
+        prior = FullGaussian(jnp.zeros(len(factor), prior.dtype), factor)
+    return LinearModel(features, likelihood, prior)
+
+
+def fitc_gp(
+    inducing_inputs, kernel: AbstractKernel, likelihood: AbstractLikelihood, *, jitter: float = 0.0
+) -> LinearModel:
+    """The same in the fully independent training conditional (FITC); see `IntegratedLikelihood`."""
+    return sparse_gp(
+        inducing_inputs, kernel, IntegratedLikelihood(likelihood), conditional_variance=True, jitter=jitter
+    )
+
+
+def pitc_gp(
+    inducing_inputs, kernel: AbstractKernel, *, noise_scale: float, jitter: float = 0.0
+) -> BlockProcess:
+    """The same, exact within blocks of records (PITC, and PIC by its `local`); see `BlockProcess`."""
+    features = InducingInputs(inducing_inputs, kernel, conditional_variance=True, jitter=jitter)
+    return BlockProcess(features, IntegratedLikelihood(GaussianLikelihood(noise_scale)), features.prior)
 
 
 def _regression(likelihood: AbstractLikelihood, features: int, prior_scale: float, bias: bool) -> LinearModel:

@@ -5,17 +5,36 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
 
 from unbayes._numerics.quadrature import Nodes
 from unbayes.models.evidence import LinearEvidence
-from unbayes.posteriors import AbstractGaussian
+from unbayes.models.predictive import AbstractPredictive
+from unbayes.posteriors import AbstractGaussian, AbstractPosterior
 
 if TYPE_CHECKING:
     from unbayes.models.linear import LinearModel
 
 
+def of(
+    model: "LinearModel",
+    posterior: AbstractPosterior,
+    inputs: LinearEvidence,
+    key: PRNGKeyArray | None,
+    draws: int,
+) -> AbstractPredictive:
+    """By quadrature where the posterior is Gaussian, else from draws, which take a key."""
+    if isinstance(posterior, AbstractGaussian) and model.likelihood.outputs == 1:
+        return _by_quadrature(model, posterior, inputs)
+    if isinstance(posterior, AbstractGaussian):
+        return _on_nodes(model, posterior, inputs, model.nodes(draws))
+    if key is None:
+        raise ValueError("key must be given: this predictive distribution is sampled")
+    return _from_draws(model, posterior, inputs, key, draws)
+
+
 @eqx.filter_jit
-def by_quadrature(model: "LinearModel", gaussian: AbstractGaussian, inputs: LinearEvidence):
+def _by_quadrature(model: "LinearModel", gaussian: AbstractGaussian, inputs: LinearEvidence):
     """For a single output, by the likelihood's own quadrature."""
     mean = model.predictor(gaussian.mean, inputs.design, inputs.offset)
     spread = gaussian.output_covariance(inputs.design, 1)[:, 0, 0]
@@ -25,7 +44,7 @@ def by_quadrature(model: "LinearModel", gaussian: AbstractGaussian, inputs: Line
 
 
 @eqx.filter_jit
-def on_nodes(model: "LinearModel", gaussian: AbstractGaussian, inputs: LinearEvidence, nodes: Nodes):
+def _on_nodes(model: "LinearModel", gaussian: AbstractGaussian, inputs: LinearEvidence, nodes: Nodes):
     """For several outputs, on common nodes."""
     mean, root = model._predictor_moments(gaussian, inputs, nodes)
     f = jax.vmap(model._values, (0, 0, None))(mean, root, nodes)
@@ -33,7 +52,7 @@ def on_nodes(model: "LinearModel", gaussian: AbstractGaussian, inputs: LinearEvi
 
 
 @eqx.filter_jit
-def from_draws(model: "LinearModel", posterior, inputs: LinearEvidence, key, draws: int):
+def _from_draws(model: "LinearModel", posterior, inputs: LinearEvidence, key, draws: int):
     """For any posterior, from draws of θ."""
     theta_key, f_key = jax.random.split(key)
     thetas = posterior.sample(theta_key, (draws,))

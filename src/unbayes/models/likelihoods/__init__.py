@@ -6,6 +6,10 @@ from unbayes.models.likelihoods.bernoulli import BernoulliLikelihood as Bernoull
 from unbayes.models.likelihoods.bernoulli import log_sigmoid as log_sigmoid
 from unbayes.models.likelihoods.categorical import CategoricalLikelihood as CategoricalLikelihood
 from unbayes.models.likelihoods.gaussian import GaussianLikelihood as GaussianLikelihood
+from unbayes.models.likelihoods.heteroscedastic import (
+    HeteroscedasticLikelihood as HeteroscedasticLikelihood,
+)
+from unbayes.models.likelihoods.integrated import IntegratedLikelihood as IntegratedLikelihood
 from unbayes.models.likelihoods.poisson import PoissonLikelihood as PoissonLikelihood
 from unbayes.models.likelihoods.probit import ProbitLikelihood as ProbitLikelihood
 from unbayes.models.likelihoods.softplus_poisson import (

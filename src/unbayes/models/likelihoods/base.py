@@ -8,9 +8,10 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from unbayes._numerics.quadrature import gauss_hermite, safe_sqrt
+from unbayes._numerics.quadrature import Nodes, gauss_hermite, safe_sqrt
 from unbayes._storable import Storable
 from unbayes.models.predictive import AbstractPredictive
 
@@ -62,6 +63,16 @@ class AbstractLikelihood(Storable):
         """What was observed, in targets as `encode_targets` returns them: all there is, as a rule."""
         return targets
 
+    def absorb(
+        self, targets: Array, variance: Float[Array, " n"] | None
+    ) -> tuple[Array, Float[Array, " n"] | None]:
+        """Targets that carry the variance of f that θ leaves open, and what of it is left: all, as a rule."""
+        return targets, variance
+
+    def open_variance(self, targets: Array) -> Float[Array, " n"] | None:
+        """Variance of f that targets carry; None where they carry none, as a rule."""
+        return None
+
     @abc.abstractmethod
     def log_prob(self, f: Float[Array, "..."], y: Array) -> Float[Array, ""]:
         """Log p(y|f) of one record; f has shape () or (outputs,)."""
@@ -82,13 +93,25 @@ class AbstractLikelihood(Storable):
         )
         return Integrals(value, slope, -second)
 
+    def scalar_nodes(self, dtype: jnp.dtype) -> Nodes:
+        """Nodes for integrals over a scalar f: Gauss–Hermite, unless log p(y|f) needs others."""
+        return gauss_hermite(dtype)
+
     def expected_log_prob(
         self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array
     ) -> Float[Array, ""]:
-        """E[log p(y|f)] for scalar f ~ N(mean, variance), by Gauss–Hermite quadrature."""
-        nodes = gauss_hermite(mean.dtype)
+        """E[log p(y|f)] for scalar f ~ N(mean, variance), by quadrature."""
+        nodes = self.scalar_nodes(mean.dtype)
         f = mean + safe_sqrt(variance) * nodes.points[:, 0]
         return nodes.weights @ jax.vmap(self.log_prob, (0, None))(f, y)
+
+    def log_expected_prob(
+        self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array
+    ) -> Float[Array, ""]:
+        """Log E[p(y|f)] for scalar f ~ N(mean, variance), by quadrature."""
+        nodes = self.scalar_nodes(mean.dtype)
+        f = mean + safe_sqrt(variance) * nodes.points[:, 0]
+        return logsumexp(jax.vmap(self.log_prob, (0, None))(f, y) + jnp.log(nodes.weights))
 
     def expected_log_probs(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array
@@ -136,6 +159,6 @@ class AbstractLikelihood(Storable):
     def gaussian_predictive(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"]
     ) -> AbstractPredictive:
-        """Predictive distributions for scalar f ~ N(mean, variance), by Gauss–Hermite quadrature."""
-        nodes = gauss_hermite(mean.dtype)
+        """Predictive distributions for scalar f ~ N(mean, variance), by quadrature."""
+        nodes = self.scalar_nodes(mean.dtype)
         return self.predictive(mean + jnp.sqrt(variance) * nodes.points, jnp.log(nodes.weights))

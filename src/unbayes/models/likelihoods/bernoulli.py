@@ -10,7 +10,7 @@ from jax.scipy.special import logsumexp, ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
-from unbayes._numerics.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt
+from unbayes._numerics.quadrature import gauss_hermite, gauss_laguerre, safe_sqrt, trapezoid
 from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
 from unbayes.models.likelihoods.targets import require_labels
 from unbayes.models.predictive import ClassPredictive
@@ -55,6 +55,10 @@ class BernoulliLikelihood(AbstractLikelihood):
     def log_prob(self, f, y):
         """Log σ(f) for y = 1, log σ(−f) for y = 0."""
         return log_sigmoid((2 * y - 1) * f)
+
+    def scalar_nodes(self, dtype):
+        """Equidistant nodes: log σ bends within a few units of f, however wide f is."""
+        return trapezoid(dtype)
 
     def expected_log_prob(self, mean, variance, y):
         """E[log p(y|f)] by Gauss–Hermite quadrature where f is narrow, else from two parts.

@@ -4,20 +4,13 @@ import math
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
-from jax.scipy.special import gammaln, logsumexp
+from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from unbayes._numerics.quadrature import safe_sqrt, trapezoid
+from unbayes._numerics.quadrature import trapezoid
 from unbayes._numerics.records import to_float_array
 from unbayes.models.likelihoods.base import AbstractLikelihood
-from unbayes.models.predictive import AbstractPredictive
-
-# Integrals over y run over t, y = centre + width · sinh(t), in which tails of every power fall off
-# exponentially: the density beyond this t is below rounding for two degrees of freedom and more.
-TAIL_REACH = 15.0
-# Nodes of these integrals: a tenth of a width apart at the centre.
-TAIL_NODES = 301
+from unbayes.models.mixture_predictive import AbstractMixturePredictive
 
 
 class StudentTLikelihood(AbstractLikelihood):
@@ -48,22 +41,16 @@ class StudentTLikelihood(AbstractLikelihood):
         """Log-density of y around f."""
         return _log_density(y - f, self.noise_scale, self.freedom)
 
-    def expected_log_prob(self, mean, variance, y):
-        """E[log p(y|f)] on equidistant nodes: log p bends within a few scales, however wide f is."""
-        nodes = trapezoid(mean.dtype)
-        return nodes.weights @ self.log_prob(mean + safe_sqrt(variance) * nodes.points[:, 0], y)
+    def scalar_nodes(self, dtype):
+        """Equidistant nodes: log p bends within a few scales, however wide f is."""
+        return trapezoid(dtype)
 
     def predictive(self, f, log_weights):
         """Mixtures of Student's t-distributions, one component per value of f."""
         return StudentTPredictive(f.T, log_weights, self.noise_scale, self.freedom)
 
-    def gaussian_predictive(self, mean, variance):
-        """Mixtures on the nodes of `expected_log_prob`."""
-        nodes = trapezoid(mean.dtype)
-        return self.predictive(mean + jnp.sqrt(variance) * nodes.points, jnp.log(nodes.weights))
 
-
-class StudentTPredictive(AbstractPredictive):
+class StudentTPredictive(AbstractMixturePredictive):
     """Mixture of Student's t-distributions.
 
     Attributes
@@ -81,27 +68,13 @@ class StudentTPredictive(AbstractPredictive):
     scale: Float[Array, ""]
     freedom: Float[Array, ""]
 
-    def log_prob(self, y):
-        """Log-density of y, shape (n,)."""
-        return self._log_prob(jnp.asarray(y)[:, None])[:, 0]
+    def component_log_prob(self, y):
+        """Student's t-densities, as logarithms."""
+        return _log_density(y - self.locations[:, None, :], self.scale, self.freedom)
 
-    def _log_prob(self, y: Float[Array, "n m"]) -> Float[Array, "n m"]:
-        each = _log_density(y[:, :, None] - self.locations[:, None, :], self.scale, self.freedom)
-        return logsumexp(each + self.log_weights, axis=2)
-
-    def kl(self, other):
-        """KL[self‖other], shape (n,), integrated over y."""
-        t = jnp.asarray(np.linspace(-TAIL_REACH, TAIL_REACH, TAIL_NODES), self.locations.dtype)
-        mean = self.decision()
-        spread = (self.locations - mean[:, None]) ** 2 @ jnp.exp(self.log_weights)
-        width = jnp.sqrt(self.scale**2 + spread)[:, None]
-        y = mean[:, None] + width * jnp.sinh(t)
-        own, others = self._log_prob(y), other._log_prob(y)
-        return (jnp.exp(own) * (own - others) * width * jnp.cosh(t)).sum(1) * (t[1] - t[0])
-
-    def decision(self):
-        """The mean at each input."""
-        return self.locations @ jnp.exp(self.log_weights)
+    def component_variance(self):
+        """Squared scale."""
+        return self.scale**2
 
 
 def _log_density(distance, scale, freedom):
