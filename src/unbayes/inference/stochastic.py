@@ -18,6 +18,8 @@ from unbayes.progress import AbstractProgress, Silent
 # Made once, so that calls with the default optimiser share one compilation.
 ADAM = optax.adam(1e-3)
 REPORTS = 50
+# Fiftieths of the work that are compared with as many before them to tell whether an objective is flat.
+FLAT_REPORTS = 5
 
 Candidate = TypeVar("Candidate", bound=AbstractPosterior)
 Objective = Callable[[Candidate, PRNGKeyArray], Float[Array, ""]]
@@ -59,6 +61,7 @@ def minimise_each(
     progress: AbstractProgress | None = None,
     description: str = "optimising",
     early_stop: bool = False,
+    until_flat: bool = False,
 ) -> list[tuple[Candidate, Float[np.ndarray, " i"]]]:
     """Solve several problems that differ in some leaves of `objective`, on the same random numbers.
 
@@ -82,6 +85,9 @@ def minimise_each(
         What the progress meter calls it.
     early_stop
         Stop once a fiftieth of the iterations no longer improves on the one before it beyond noise, twice.
+    until_flat
+        Let go of each problem once a tenth of the iterations differs from the tenth before it, up or down, by
+        no more than noise.
     """
     progress = Silent() if progress is None else progress
     parameters, rest = eqx.partition(
@@ -95,24 +101,45 @@ def minimise_each(
         lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), (parameters, optimizer.init(parameters))
     )
     keys = jr.split(key, iterations)
-    report = iterations if progress.silent and not early_stop else max(iterations // REPORTS, 1)
-    pieces: list[np.ndarray] = []
-    settled = 0
+    in_one_go = progress.silent and not early_stop and not until_flat
+    report = iterations if in_one_go else max(iterations // REPORTS, 1)
+    pieces: list[list[np.ndarray]] = [[] for _ in range(width)]
+    ends: dict[int, Any] = {}
+    # Problems that each row of `state` belongs to; those that have ended may run along for a while.
+    rows = np.arange(width)
     with progress.track(description, iterations) as advance:
         for first in range(0, iterations, report):
             part = keys[first : first + report]
             state, values = _advance(objective, lanes, state, rest, part, optimizer)
-            pieces.append(np.asarray(values))
-            advance(len(part), f"{np.mean(pieces[-1]):.5g}")
-            if early_stop and len(pieces) > 1:
-                settled = settled + 1 if _no_better(*pieces[-2:]) else 0
-                if settled == 2:
-                    break
-    trace = np.concatenate(pieces, axis=-1)
-    return [
-        (eqx.combine(jax.tree.map(lambda leaf, lane=lane: leaf[lane], state[0]), rest), trace[lane])
-        for lane in range(width)
-    ]
+            for row, lane in enumerate(rows):
+                if lane not in ends:
+                    pieces[lane].append(np.asarray(values[row]))
+                    if _has_ended(pieces[lane], early_stop, until_flat):
+                        ends[lane] = jax.tree.map(lambda leaf, row=row: leaf[row], state[0])
+            advance(len(part), f"{np.mean(values):.5g}")
+            if len(ends) == width:
+                break
+            left = [row for row, lane in enumerate(rows) if lane not in ends]
+            # Every number of problems is compiled anew, so that few of them are let go one by one.
+            if len(left) <= len(rows) // 2:
+                rows, state, objective = rows[left], *_rows(left, state, objective, lanes)
+    ends |= {
+        lane: jax.tree.map(lambda leaf, row=row: leaf[row], state[0])
+        for row, lane in enumerate(rows)
+        if lane not in ends
+    }
+    return [(eqx.combine(ends[lane], rest), np.concatenate(pieces[lane])) for lane in range(width)]
+
+
+def _rows(left: list[int], state, objective, lanes):
+    """Some of several problems."""
+    chosen = np.asarray(left)
+    return jax.tree.map(lambda leaf: leaf[chosen], state), jax.tree.map(
+        lambda axis, leaf: leaf if axis is None else leaf[chosen],
+        lanes,
+        objective,
+        is_leaf=lambda axis: axis is None,
+    )
 
 
 @eqx.filter_jit
@@ -135,6 +162,22 @@ def _advance(objective, lanes, state, rest, keys, optimizer):
     return eqx.filter_vmap(run, in_axes=(lanes, 0))(objective, state)
 
 
+def _has_ended(pieces: list[np.ndarray], early_stop: bool, until_flat: bool) -> bool:
+    if until_flat and len(pieces) >= 2 * FLAT_REPORTS:
+        change, noise = _improvement(
+            np.concatenate(pieces[-2 * FLAT_REPORTS : -FLAT_REPORTS]), np.concatenate(pieces[-FLAT_REPORTS:])
+        )
+        if abs(change) <= noise:
+            return True
+    return early_stop and len(pieces) > 2 and _no_better(*pieces[-3:-1]) and _no_better(*pieces[-2:])
+
+
 def _no_better(before: np.ndarray, after: np.ndarray) -> bool:
+    change, noise = _improvement(before, after)
+    return bool(change < noise)
+
+
+def _improvement(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
+    """By how much the mean fell, and the standard error of that."""
     noise = np.sqrt(before.var() / before.size + after.var() / after.size)
-    return bool(before.mean() - after.mean() < noise)
+    return before.mean() - after.mean(), noise

@@ -44,6 +44,7 @@ class AbstractDescent(AbstractAdjustedMethod):
     iterations: eqx.AbstractVar[int]
     whiten: eqx.AbstractVar[bool]
     optimizer: eqx.AbstractVar[optax.GradientTransformation]
+    early_stop: eqx.AbstractVar[bool]
 
     @abc.abstractmethod
     def objective(
@@ -106,6 +107,7 @@ class AbstractDescent(AbstractAdjustedMethod):
             key=key,
             progress=progress,
             description=f"unlearning by {type(self).__name__}",
+            until_flat=self.early_stop,
         )
         return found if frame is None else [(frame.push(inner), trace) for inner, trace in found]
 

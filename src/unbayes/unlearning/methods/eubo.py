@@ -33,6 +33,8 @@ class EUBO(AbstractDescent):
         data do not matter to the learning rate. False moves mean and factor as they are, as the authors did.
     optimizer
         Any optax gradient transformation.
+    early_stop
+        Stop before `iterations`, once a tenth of them changes the objective no more than noise does.
     """
 
     lam: float = 0.0
@@ -41,6 +43,7 @@ class EUBO(AbstractDescent):
     batch_size: int | None = None
     whiten: bool = True
     optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
+    early_stop: bool = False
 
     def objective(self, posterior, model, erased, lam, log_max):
         """The evidence upper bound with an adjusted likelihood, equation (8)."""

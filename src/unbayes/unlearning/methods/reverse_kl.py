@@ -32,6 +32,8 @@ class ReverseKL(AbstractDescent):
         data do not matter to the learning rate. False moves mean and factor as they are, as the authors did.
     optimizer
         Any optax gradient transformation.
+    early_stop
+        Stop before `iterations`, once a tenth of them changes the objective no more than noise does.
     """
 
     lam: float = 0.0
@@ -39,6 +41,7 @@ class ReverseKL(AbstractDescent):
     draws: int = 1000
     whiten: bool = True
     optimizer: optax.GradientTransformation = eqx.field(default=ADAM, repr=False)
+    early_stop: bool = False
 
     def objective(self, posterior, model, erased, lam, log_max):
         """The part of the reverse KL, equation (9), that depends on q̃."""
