@@ -49,7 +49,7 @@ OPTIONAL_DEPENDENCIES = {
     "adapters/gpytorch": {"torch", "gpytorch", "linear_operator"},
     "adapters/pyro": {"torch", "pyro"},
     "data": {"pyarrow", "fsspec", "deltalake", "pyiceberg"},
-    "distributed": {"dask", "distributed", "pyspark", "pyarrow"},
+    "distributed": {"dask", "distributed", "pyspark", "pyarrow", "cloudpickle"},
     "cli": {"typer", "pyarrow"},
     "adapters/mlflow": {"mlflow"},
     "service": {

@@ -60,7 +60,7 @@ def test_the_same_names(kind):
 def test_what_names_nothing(kind):
     cell, fault = NAMELESS[kind]
     with pytest.raises(
-        Refused, match=f"column a must be words or whole numbers, but row 1 .*{fault}"
+        Refused, match=rf"row 1 \(from 0\), column a must be words or whole numbers, but is .*{fault}"
     ) as error:
         names_of(["fine", cell], "column a")
     # Nothing of the cell is repeated.

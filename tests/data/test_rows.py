@@ -6,7 +6,7 @@ import decimal
 import numpy as np
 import pytest
 
-from unbayes.data.choosing import Columns, choose_columns, noted_columns, parse_names
+from unbayes.data.choosing import Chosen, choose_columns, noted_columns, parse_names
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import open_rows
 
@@ -139,10 +139,10 @@ def test_missing_files_and_folders_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("taken", "inputs", "target", "expected"),
     [
-        (2, ["b", "a"], "c", Columns(["b", "a"], "c")),
-        (2, None, "b", Columns(["a", "c"], "b")),
-        (1, ["a"], "c", Columns(["a"], "c")),
-        (None, None, "b", Columns([], "b")),
+        (2, ["b", "a"], "c", Chosen(["b", "a"], "c")),
+        (2, None, "b", Chosen(["a", "c"], "b")),
+        (1, ["a"], "c", Chosen(["a"], "c")),
+        (None, None, "b", Chosen([], "b")),
     ],
 )
 def test_columns(taken, inputs, target, expected):
@@ -150,7 +150,7 @@ def test_columns(taken, inputs, target, expected):
 
 
 def test_the_only_column_is_the_target():
-    assert choose_columns(["a"], None, None, None, "rows") == Columns([], "a")
+    assert choose_columns(["a"], None, None, None, "rows") == Chosen([], "a")
 
 
 @pytest.mark.parametrize(

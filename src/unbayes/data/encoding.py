@@ -1,23 +1,17 @@
 """From the columns of a table to what a model takes."""
 
 import abc
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from unbayes.data.refusal import Refused
+from unbayes.data.names import names_of
+from unbayes.data.refusal import BadRow, Refused
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow
-
-
-class BadRow(Refused):
-    """A record that no model can take; `row` counts from the first of the table that was looked at."""
-
-    def __init__(self, row: int, what: str):
-        super().__init__(f"row {row} (from 0), {what}")
-        self.row, self.what = row, what
 
 
 class AbstractEncoder(abc.ABC):
@@ -28,9 +22,17 @@ class AbstractEncoder(abc.ABC):
     def columns(self) -> list[str] | None:
         """Names of the columns that it reads; None for all."""
 
+    @property
+    def types(self) -> "dict[str, pyarrow.DataType]":
+        """Types in which columns are read from files that leave them open, such as CSV."""
+        return {}
+
     @abc.abstractmethod
-    def encode(self, table: "pyarrow.RecordBatch") -> Any:
-        """Records of a piece of the table, a pytree of arrays; raises `BadRow` where there are none."""
+    def encode(self, tables: "Sequence[pyarrow.RecordBatch]") -> Any:
+        """Records of some pieces of the table, one after the other: a pytree of arrays.
+
+        Raises `BadRow` where there are none; its row counts over all pieces.
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,17 +55,26 @@ class Numbers(AbstractEncoder):
         """Names of the columns that it reads."""
         return [*(self.inputs or ()), *([self.target] if self.target is not None else [])]
 
-    def encode(self, table: "pyarrow.RecordBatch") -> Any:
+    @property
+    def types(self) -> "dict[str, pyarrow.DataType]":
+        """Numbers of double precision."""
+        import pyarrow
+
+        return dict.fromkeys(self.columns, pyarrow.float64())
+
+    def encode(self, tables: "Sequence[pyarrow.RecordBatch]") -> Any:
         """Inputs of shape (n, k), targets of shape (n,), in double precision."""
         import numpy as np
 
-        target = None if self.target is None else numbers_of(table, self.target)
+        values = np.empty((len(self.columns), sum(table.num_rows for table in tables)))
+        for table, rows in spans(tables):
+            with counted_from(rows.start):
+                for place, name in enumerate(self.columns):
+                    values[place, rows] = numbers_of(table, name)
+        # Each column lies together in memory, as it is read, which takes a quarter of the other order's time.
         if self.inputs is None:
-            return target
-        inputs = np.empty((table.num_rows, len(self.inputs)))
-        for place, name in enumerate(self.inputs):
-            inputs[:, place] = numbers_of(table, name)
-        return inputs if target is None else (inputs, target)
+            return values[0]
+        return values.T if self.target is None else (values[:-1].T, values[-1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,33 +87,93 @@ class Function(AbstractEncoder):
     def columns(self) -> None:
         """All of them: nobody knows which the function looks at."""
 
-    def encode(self, table: "pyarrow.RecordBatch") -> Any:
-        """What the function makes of the piece."""
-        return require_finite_records(self.function(table))
+    def encode(self, tables: "Sequence[pyarrow.RecordBatch]") -> Any:
+        """What the function makes of the pieces."""
+        import jax
+
+        found = []
+        for table, rows in spans(tables):
+            with counted_from(rows.start):
+                records = require_finite_records(self.function(table))
+                if (count := len(jax.tree.leaves(records)[0])) != table.num_rows:
+                    raise Refused(
+                        f"columns must be a function to one record for each row, got {count} for "
+                        f"{table.num_rows}"
+                    )
+            found.append(records)
+        return joined(found)
+
+
+def spans(tables: "Sequence[pyarrow.RecordBatch]") -> "Iterator[tuple[pyarrow.RecordBatch, slice]]":
+    """The tables, and which rows of all those are theirs."""
+    first = 0
+    for table in tables:
+        yield table, slice(first, first + table.num_rows)
+        first += table.num_rows
+
+
+@contextlib.contextmanager
+def counted_from(first: int) -> Iterator[None]:
+    """Within this context, rows of a piece that begins with row `first` are counted over all pieces."""
+    try:
+        yield
+    except BadRow as error:
+        raise BadRow(first + error.row, error.what) from error
+    except Refused as error:
+        raise BadRow(first, str(error)) from error
 
 
 def numbers_of(table: "pyarrow.RecordBatch", name: str) -> "np.ndarray":
     """One column as float64; refuses what is missing or no finite number."""
     import numpy as np
     import pyarrow
-    from pyarrow import types
 
     column = table.column(name)
-    kind = column.type
-    if not (
-        types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind)
-    ):
-        raise Refused(f"column {name} must hold numbers, but is of type {kind}")
-    if column.null_count:
-        raise BadRow(int(np.argmax(column.is_null().to_numpy(False))), f"column {name} is empty")
+    if kind_of(column.type) not in ("numbers", "true or false", "nothing"):
+        raise Refused(f"column {name} must hold numbers, but is of type {column.type}")
+    require_full(column, name)
     try:
         values = column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
     except pyarrow.ArrowException as error:
-        raise Refused(f"column {name} must fit into float64: {error}") from error
+        raise Refused(f"column {name} must fit into float64, but holds numbers of more digits") from error
     # A sum is finite only if all of its terms are, and takes a fraction of the time.
-    if not np.isfinite(values.sum()) and not (fine := np.isfinite(values)).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_fine = np.isfinite(values.sum())
+    if not is_fine and not (fine := np.isfinite(values)).all():
         raise BadRow(int(np.argmin(fine)), f"column {name} must be a finite number, but is none")
     return values
+
+
+def kind_of(kind: "pyarrow.DataType") -> str:
+    """What a column holds, in whatever width or form it does."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        return kind_of(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numbers"
+    if types.is_boolean(kind):
+        return "true or false"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "words"
+    return "nothing" if types.is_null(kind) else str(kind)
+
+
+def require_full(column: "pyarrow.Array", name: str) -> None:
+    """Refuse empty cells."""
+    import numpy as np
+
+    if column.null_count:
+        raise BadRow(int(np.argmax(column.is_null().to_numpy(False))), f"column {name} is empty")
+
+
+def names_in(tables: "Sequence[pyarrow.RecordBatch]", name: str) -> list[str]:
+    """What one column of the tables names."""
+    found = []
+    for table, rows in spans(tables):
+        with counted_from(rows.start):
+            found += names_of(table.column(name).to_pylist(), f"column {name}")
+    return found
 
 
 def require_finite_records(records: Any) -> Any:
@@ -116,6 +187,36 @@ def require_finite_records(records: Any) -> Any:
     if len(lengths) != 1 or lengths[0] == ():
         raise Refused(f"records must be arrays that share their leading axis, got lengths {lengths}")
     for leaf in leaves:
+        if leaf.dtype.kind not in "fiub":
+            raise Refused(f"records must be numeric, got an array of dtype {leaf.dtype}")
         if leaf.dtype.kind == "f" and not (fine := np.isfinite(leaf)).all():
             raise BadRow(int(np.argwhere(~fine)[0][0]), "must hold finite numbers, but does not")
     return records
+
+
+def shape_of(records: Any) -> Any:
+    """Structure, trailing shapes and kinds of records: what batches of one source share."""
+    import jax
+
+    return jax.tree.map(
+        lambda leaf: f"{leaf.dtype.kind}(n{''.join(f', {k}' for k in leaf.shape[1:])})", records
+    )
+
+
+def require_alike(records: Any, shape: Any) -> Any:
+    """The shape of records, which must be that of those before them, if there were any."""
+    found = shape_of(records)
+    if shape is not None and found != shape:
+        raise Refused(f"records must be like those before them, {shape}, but are {found}")
+    return found
+
+
+def joined(pieces: Sequence[Any]) -> Any:
+    """Records of some pieces, one after the other."""
+    import jax
+    import numpy as np
+
+    shape = None
+    for piece in pieces:
+        shape = require_alike(piece, shape)
+    return pieces[0] if len(pieces) == 1 else jax.tree.map(lambda *all: np.concatenate(all), *pieces)

@@ -2,22 +2,24 @@
 
 import dataclasses
 import functools
-import glob
+import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from unbayes.data.readers import AbstractReader, Piece
+from unbayes.data.choosing import require_found
+from unbayes.data.encoding import kind_of
+from unbayes.data.finding import find, format_of
+from unbayes.data.readers import AbstractReader, Piece, chosen
 from unbayes.data.refusal import Refused, reason
-from unbayes.data.where import Condition, expression_of
+from unbayes.data.row_groups import RowGroups
+from unbayes.data.where import Condition, expression_of, require_columns
 
 if TYPE_CHECKING:
     import pyarrow
     import pyarrow.dataset
 
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".feather": "feather", ".arrow": "feather"}
 # Records of a part, about: a second's work or less, so that a worker that is lost costs little.
 PART_ROWS = 1 << 20
 # Pieces that are read ahead: more of them would only take memory.
@@ -39,12 +41,15 @@ class FilePart(NamedTuple):
         Row of the file with which it begins.
     rows
         Number of rows, all of them counted; None where not known.
+    group
+        Which row group of a Parquet file it is; None for whatever the fragment reads by itself.
     """
 
     fragment: Any
     name: str
     first: int
     rows: int | None
+    group: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +64,21 @@ class FileReader(AbstractReader):
         Of all columns.
     conditions
         Which records are wanted.
+    is_cast
+        Whether columns of other types, or none, are cast to those of the schema; otherwise they are refused.
     """
 
     files: tuple[FilePart, ...]
     schema: "pyarrow.Schema"
     conditions: tuple[Condition, ...] = ()
+    is_cast: bool = False
 
     @classmethod
     def open(
         cls,
         place: str | os.PathLike[str] | Sequence[str],
         conditions: tuple[Condition, ...],
-        format: str | None,
+        format: Any,
         storage_options: dict[str, Any] | None,
         words: Collection[str] = (),
     ) -> "FileReader":
@@ -81,35 +89,38 @@ class FileReader(AbstractReader):
         import pyarrow
         from pyarrow import dataset
 
-        places = [place] if isinstance(place, str | os.PathLike) else list(place)
-        paths, filesystem = _find([os.fspath(each) for each in places], storage_options)
-        kind = format or _format_of(paths)
+        places = [os.fspath(each) for each in ([place] if isinstance(place, str | os.PathLike) else place)]
+        paths, filesystem, folder = find(places, storage_options)
+        kind = format or format_of(paths)
         try:
             found = dataset.dataset(
-                paths[0] if len(paths) == 1 else paths,
+                paths,
                 format=_csv(words) if kind == "csv" else kind,
                 filesystem=filesystem,
                 partitioning="hive",
+                partition_base_dir=folder,
             )
         except (pyarrow.ArrowException, OSError, ValueError) as error:
-            raise Refused(
-                f"{', '.join(map(str, places))} cannot be read as {kind}: {_said(error)}"
-            ) from error
+            # Arrow has looked at the first file for the columns.
+            raise Refused(f"{paths[0]} cannot be read as {kind}: {_said(error)}") from error
         return cls.of_dataset(found, conditions)
 
     @classmethod
-    def of_dataset(cls, data: "pyarrow.dataset.Dataset", conditions: tuple[Condition, ...]) -> "FileReader":
-        """The files of a dataset of Arrow's, or those of which some records may be wanted."""
-        wanted = [name for name, _, _ in conditions if name not in data.schema.names]
-        if wanted:
-            raise Refused(f"where must name columns of the data, which have no {wanted[0]}")
+    def of_dataset(
+        cls, data: "pyarrow.dataset.Dataset", conditions: tuple[Condition, ...], *, is_cast: bool = False
+    ) -> "FileReader":
+        """The files of a dataset of Arrow's, or those of which some records may be wanted.
+
+        Where its schema does not come from the first file, columns of other types may be cast to its types.
+        """
+        require_columns(conditions, data.schema.names)
         expression = expression_of(conditions, data.schema)
         files = [
             part
             for each in data.get_fragments(filter=expression)
             for part in _split(each, expression, data.schema)
         ]
-        return cls(tuple(files), data.schema, conditions)
+        return cls(tuple(files), data.schema, conditions, is_cast)
 
     @property
     def rows(self) -> int | None:
@@ -126,28 +137,52 @@ class FileReader(AbstractReader):
     def _expression(self) -> Any:
         return expression_of(self.conditions, self.schema)
 
+    def prepared(self, columns, types) -> "FileReader":
+        """The same, once every file is found to have these columns, of types like those of the first."""
+        require_found(columns or [], self.names, "the data")
+        schema = self.schema
+        if any(_is_csv(file.fragment) for file in self.files):
+            for name, kind in types.items():
+                place = schema.get_field_index(name)
+                schema = schema.set(place, schema.field(place).with_type(kind))
+        wanted = {*self.names} if columns is None else {*columns, *(name for name, _, _ in self.conditions)}
+        if not self.is_cast:
+            for name, files in itertools.groupby(self.files, lambda file: file.name):
+                _require_schema(next(files).fragment, schema, wanted, name)
+        return dataclasses.replace(self, schema=schema)
+
     def pieces(self, columns, size) -> Iterator[Piece]:
         """File by file; of a Parquet file, only row groups that may hold what is wanted."""
         import pyarrow
 
-        for file in self.files:
-            row = file.first
-            # Which rows of a file meet a condition is not told.
-            name = f"{file.name}, of the records wanted" if self.conditions else file.name
-            try:
-                for batch in file.fragment.to_batches(
-                    schema=self.schema,
-                    columns=columns,
-                    filter=self._expression,
-                    batch_size=size,
-                    batch_readahead=READ_AHEAD,
-                    fragment_readahead=1,
-                ):
-                    if batch.num_rows:
-                        yield Piece(name, row, batch)
+        read = columns and list(dict.fromkeys([*columns, *(name for name, _, _ in self.conditions)]))
+        for _, files in itertools.groupby(self.files, lambda file: file.name):
+            groups = None
+            for file in files:
+                row = file.first
+                try:
+                    if file.group is None:
+                        batches = self._batches(file, read, size)
+                    else:
+                        groups = groups or RowGroups(file.fragment, self.schema)
+                        batches = groups.batches(file.group, read, size)
+                    for batch in batches:
+                        yield from chosen(Piece(file.name, row, batch), columns, self._expression)
                         row += batch.num_rows
-            except (pyarrow.ArrowException, OSError) as error:
-                raise Refused(f"{file.name} cannot be read beyond row {row}: {_said(error)}") from error
+                except (pyarrow.ArrowException, OSError) as error:
+                    raise Refused(f"{file.name} cannot be read beyond row {row}: {_said(error)}") from error
+
+    def _batches(
+        self, file: FilePart, columns: list[str] | None, size: int
+    ) -> "Iterator[pyarrow.RecordBatch]":
+        return file.fragment.to_batches(
+            schema=self.schema,
+            columns=columns,
+            filter=None,
+            batch_size=size,
+            batch_readahead=READ_AHEAD,
+            fragment_readahead=1,
+        )
 
     def parts(self) -> list["FileReader"]:
         """Files and row groups in bundles of about a million records."""
@@ -162,77 +197,59 @@ class FileReader(AbstractReader):
         return [dataclasses.replace(self, files=tuple(bundle)) for bundle in bundles]
 
 
-def _find(places: list[str], storage_options: dict[str, Any] | None) -> tuple[list[str], Any]:
-    """Paths of the files that these addresses and patterns name, and their file system (None: here)."""
-    if not places:
-        raise Refused("data must name at least one file, got none")
-    remote = [each for each in places if "://" in each]
-    if remote and len(remote) < len(places):
-        raise Refused("data must be all here or all at one address, got both")
-    filesystem = None
-    if remote:
-        import fsspec
-
-        filesystem, _ = fsspec.core.url_to_fs(places[0], **(storage_options or {}))
-        places = [filesystem._strip_protocol(each) for each in places]
-    found = []
-    for each in places:
-        has_pattern = glob.has_magic(each)
-        matches = sorted(filesystem.glob(each) if filesystem else glob.glob(each, recursive=True))
-        if has_pattern and not matches:
-            raise Refused(f"{each} must match some files, but matches none")
-        if not has_pattern and not (filesystem.exists(each) if filesystem else Path(each).exists()):
-            raise Refused(f"{each} cannot be read: there is no such file")
-        found += matches if has_pattern else [each]
-    return found, filesystem
-
-
 def _csv(words: Collection[str]) -> Any:
+    """CSV in which an empty cell is none, whatever the column."""
     import pyarrow
     from pyarrow import csv, dataset
 
     types = dict.fromkeys(words, pyarrow.string())
-    return dataset.CsvFileFormat(convert_options=csv.ConvertOptions(column_types=types))
-
-
-def _format_of(paths: list[str]) -> str:
-    """By the names of the files; a folder, or files of no known ending, are Parquet."""
-    kinds = {FORMATS.get(Path(each).suffix.lower(), "parquet") for each in paths}
-    if len(kinds) > 1:
-        raise Refused(f"data must be of one format, got {' and '.join(sorted(kinds))}")
-    return kinds.pop()
+    options = csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True)
+    return dataset.CsvFileFormat(convert_options=options)
 
 
 def _split(fragment: Any, expression: Any, schema: "pyarrow.Schema") -> Iterator[FilePart]:
     """A file in row groups of which some records may be wanted, where it has any."""
     import pyarrow
 
-    name = fragment.path
+    name = getattr(fragment, "path", "the table")
+    if not hasattr(fragment, "row_groups"):
+        yield FilePart(fragment, name, 0, None)
+        return
     try:
-        if not hasattr(fragment, "row_groups"):
-            yield FilePart(fragment, name, 0, None)
-            return
-        _require_schema(fragment.physical_schema, schema, name)
         firsts, first = {}, 0
         for group in fragment.row_groups:
             firsts[group.id] = first
             first += group.num_rows
-        for part in fragment.split_by_row_group(filter=expression):
+        for part in fragment.split_by_row_group(filter=expression, schema=schema):
             group = part.row_groups[0]
-            yield FilePart(part, name, firsts[group.id], group.num_rows)
+            yield FilePart(part, name, firsts[group.id], group.num_rows, group.id)
     except (pyarrow.ArrowException, OSError) as error:
         raise Refused(f"{name} cannot be read: {_said(error)}") from error
 
 
-def _require_schema(own: "pyarrow.Schema", schema: "pyarrow.Schema", name: str) -> None:
-    """Refuse a file whose columns are of other types than those of the first."""
+def _require_schema(fragment: Any, schema: "pyarrow.Schema", wanted: set[str], name: str) -> None:
+    """Refuse a file that lacks one of these columns, or has it of another kind than the first file."""
+    import pyarrow
+    from pyarrow import dataset
+
+    try:
+        own = fragment.physical_schema
+    except (pyarrow.ArrowException, OSError) as error:
+        raise Refused(f"{name} cannot be read: {_said(error)}") from error
+    told = dataset.get_partition_keys(fragment.partition_expression)
+    require_found(sorted(wanted - {*told}), own.names, name)
+    if _is_csv(fragment):
+        return
     for field in own:
-        place = schema.get_field_index(field.name)
-        if place >= 0 and schema.field(place).type != field.type:
-            wanted = schema.field(place).type
+        first = schema.field(field.name).type if field.name in wanted else field.type
+        if kind_of(first) != kind_of(field.type):
             raise Refused(
-                f"column {field.name} of {name} must be {wanted} as in the first file, got {field.type}"
+                f"column {field.name} of {name} must be {first} as in the first file, got {field.type}"
             )
+
+
+def _is_csv(fragment: Any) -> bool:
+    return getattr(getattr(fragment, "format", None), "default_extname", None) == "csv"
 
 
 def _said(error: Exception) -> str:
@@ -240,5 +257,5 @@ def _said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return reason(error)
     if found := CSV_ROW.search(str(error)):
-        return f"row {found[1]} is not of the columns' types, or has another number of cells"
+        return f"line {found[1]} is not of the columns' types, or has another number of cells"
     return "it is damaged, cut short, or of another format"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from unbayes.data.refusal import Refused
+from unbayes.data.refusal import BadRow
 
 # Below this number, by the bytes of a float, each whole number has a float of its own: from it on, digits of
 # an identifier may be lost.
@@ -23,7 +23,7 @@ def names_of(cells: Iterable[Any], what: str) -> list[str]:
     for row, cell in enumerate(cells):
         name = cell if type(cell) is str else _name(cell)
         if not name:
-            raise Refused(f"{what} must be words or whole numbers, but row {row} (from 0) is {_fault(cell)}")
+            raise BadRow(row, f"{what} must be words or whole numbers, but is {_fault(cell)}")
         found.append(name)
     return found
 

@@ -1,13 +1,14 @@
 """`scan`: one way to name records, wherever they are."""
 
+import collections
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from unbayes.data.choosing import require_found
-from unbayes.data.encoding import AbstractEncoder, BadRow, Function, Numbers
-from unbayes.data.names import names_of
+from unbayes.data.delta import is_delta, read_delta
+from unbayes.data.encoding import AbstractEncoder, Function, Numbers, joined, names_in, require_alike
+from unbayes.data.iceberg import IcebergReader, is_iceberg
 from unbayes.data.readers import (
     AbstractReader,
     ArrayReader,
@@ -16,7 +17,7 @@ from unbayes.data.readers import (
     StreamReader,
     has_arrow_stream,
 )
-from unbayes.data.refusal import Refused
+from unbayes.data.refusal import BadRow, Refused
 from unbayes.data.source import (
     BATCH_ROWS,
     AbstractSource,
@@ -25,9 +26,10 @@ from unbayes.data.source import (
     Batch,
     Stretch,
     add_all,
+    name_of,
     work,
 )
-from unbayes.data.where import Where, conditions_of
+from unbayes.data.where import Where, conditions_of, require_columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,88 +82,81 @@ class Scan(AbstractSource):
 
     def batches(self) -> Iterator[Batch]:
         """Batches of `batch_rows` records, the last one of what is left."""
-        waiting: list[_Held] = []
+        waiting: collections.deque[Piece] = collections.deque()
         held = number = 0
-        for piece in self.reader.pieces(self._columns, self.batch_rows):
-            waiting.append(self._encode(piece, number))
-            held += waiting[-1].stretch.size
-            while held >= self.batch_rows:
-                batch, waiting = self._cut(waiting, self.batch_rows, number)
-                held, number = held - self.batch_rows, number + 1
+        shape = None
+        try:
+            for piece in self.reader.pieces(self.columns, self.batch_rows):
+                if piece.size:
+                    waiting.append(piece)
+                    held += piece.size
+                while held >= self.batch_rows:
+                    batch = self._batch(_taken(waiting, self.batch_rows), number)
+                    shape = require_alike(batch.records, shape)
+                    held, number = held - self.batch_rows, number + 1
+                    yield batch
+            if held:
+                batch = self._batch(_taken(waiting, held), number)
+                require_alike(batch.records, shape)
                 yield batch
-        if held:
-            yield self._cut(waiting, held, number)[0]
+        except Refused as error:
+            raise Refused(f"{name_of(self.part, number)}: {error}") from error
 
     @property
-    def _columns(self) -> list[str] | None:
+    def columns(self) -> list[str] | None:
+        """Names of the columns that are read; None for all."""
         wanted = None if self.encoder is None else self.encoder.columns
         if wanted is None or self.ids is None or self.ids in wanted:
             return wanted
         return [*wanted, self.ids]
 
-    def _encode(self, piece: Piece, number: int) -> "_Held":
-        import jax
+    def _batch(self, pieces: list[Piece], number: int) -> Batch:
+        if any(each.is_table for each in pieces):
+            records, ids = self._encoded(pieces)
+        elif self.encoder is not None or self.ids is not None:
+            raise Refused(f"columns, target and ids must be left out: {pieces[0].name} is no table")
+        else:
+            records, ids = joined([each.content for each in pieces]), None
+        size = sum(each.size for each in pieces)
+        return Batch(records, size, self.batch_rows, ids, self.part, number, _stretches(pieces))
 
-        if not has_arrow_stream(piece.content):
-            count = len(jax.tree.leaves(piece.content)[0])
-            return _Held(piece.content, None, Stretch(piece.name, piece.first, count))
+    def _encoded(self, pieces: list[Piece]) -> tuple[Any, list[str] | None]:
+        """Records of pieces of tables, and their identifiers."""
         if self.encoder is None:
-            raise Refused(f"columns and target must be named: {piece.name} is a table")
-        stretch = Stretch(piece.name, piece.first, piece.content.num_rows)
+            raise Refused(f"columns and target must be named: {pieces[0].name} is a table")
+        tables = [each.content for each in pieces]
         try:
-            records = self.encoder.encode(piece.content)
-            ids = None
-            if self.ids is not None:
-                ids = names_of(piece.content.column(self.ids).to_pylist(), f"column {self.ids}")
+            records = self.encoder.encode(tables)
+            ids = None if self.ids is None else names_in(tables, self.ids)
         except BadRow as error:
-            row = piece.first + error.row
-            raise Refused(f"{piece.name}, row {row} (from 0; batch {number}), {error.what}") from error
-        except Refused as error:
-            raise Refused(f"{piece.name} (batch {number}): {error}") from error
-        return _Held(records, ids, stretch)
-
-    def _cut(self, waiting: "list[_Held]", size: int, number: int) -> "tuple[Batch, list[_Held]]":
-        """A batch of the first `size` records that wait, and what waits still."""
-        import jax
-        import numpy as np
-
-        taken, count = [], 0
-        while count < size:
-            first, *rest = waiting
-            some, others = first.split(size - count)
-            taken.append(some)
-            count += some.stretch.size
-            waiting = rest if others is None else [others, *rest]
-        records = taken[0].records
-        if len(taken) > 1:
-            records = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(each.records for each in taken))
-        ids = None if self.ids is None else [name for each in taken for name in each.ids or ()]
-        stretches = tuple(each.stretch for each in taken)
-        return Batch(records, size, self.batch_rows, ids, self.part, number, stretches), waiting
+            places = [(piece, row) for piece in pieces for row in range(piece.size)]
+            piece, row = places[error.row]
+            raise Refused(f"{piece.name}, row {piece.row(row)} (from 0), {error.what}") from error
+        return records, ids
 
 
-@dataclasses.dataclass(frozen=True)
-class _Held:
-    """Records that wait for a batch to be full."""
+def _taken(waiting: "collections.deque[Piece]", size: int) -> list[Piece]:
+    """The first `size` records that wait, which then wait no longer."""
+    taken = []
+    while size:
+        piece = waiting.popleft()
+        if piece.size > size:
+            waiting.appendleft(piece.between(size, piece.size))
+            piece = piece.between(0, size)
+        taken.append(piece)
+        size -= piece.size
+    return taken
 
-    records: Any
-    ids: list[str] | None
-    stretch: Stretch
 
-    def split(self, size: int) -> "tuple[_Held, _Held | None]":
-        """The first `size` of them, and the others."""
-        if self.stretch.size <= size:
-            return self, None
-        return self._between(0, size), self._between(size, self.stretch.size)
-
-    def _between(self, first: int, last: int) -> "_Held":
-        import jax
-
-        return _Held(
-            jax.tree.map(lambda leaf: leaf[first:last], self.records),
-            None if self.ids is None else self.ids[first:last],
-            Stretch(self.stretch.name, self.stretch.first + first, last - first),
-        )
+def _stretches(pieces: list[Piece]) -> tuple[Stretch, ...]:
+    """Where they were read, each place once."""
+    found: list[Stretch] = []
+    for piece in pieces:
+        here = Stretch(piece.name, piece.first, piece.row(piece.size - 1))
+        if found and found[-1].name == here.name:
+            here = Stretch(here.name, found.pop().first, here.last)
+        found.append(here)
+    return tuple(found)
 
 
 def scan(
@@ -181,9 +176,10 @@ def scan(
     ----------
     data
         A file, a folder, a pattern such as "data/*.parquet" or an address such as "s3://bucket/data", or a
-        list of them: Parquet, Feather or CSV. A dataset of Arrow's. A table: pandas, Polars, DuckDB, Arrow. A
-        pair of arrays. An iterator of batches, or a function that returns one and is called for every pass;
-        batches are tables, or records as the model takes them.
+        list of them: Parquet, Feather or CSV. A Delta table: its address, or a `deltalake.DeltaTable` at any
+        version. A table of pyiceberg's, or a scan of one. A dataset of Arrow's. A table in memory: pandas,
+        Polars, DuckDB, Arrow. A pair of arrays. An iterator of batches, or a function that returns one and is
+        called for every pass; batches are tables, or records as the model takes them.
     columns
         Of a table: the names of the inputs, in the model's order, by default all but the target and `ids`;
         or `Columns`, which know how training encoded them; or a function from a piece of the table, an Arrow
@@ -196,20 +192,18 @@ def scan(
         A condition such as ("customer", "in", [17, 35]), or a list of them, all of which a record must meet.
         Files and row groups that cannot hold such records are not read.
     format
-        "parquet", "feather" or "csv"; by default what the files are called.
+        "parquet", "feather", "csv" or "delta"; by default what the files are called and the folder holds.
     storage_options
-        For the file system, as fsspec takes them.
+        For the file system, as fsspec takes them; for a Delta table, as deltalake does.
     batch_rows
         Records of a batch.
     """
     if not isinstance(batch_rows, int) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a number of records, at least 1, got {batch_rows!r}")
     reader = _reader(data, where, format, storage_options, ids)
-    encoder = _encoder(reader, columns, target, ids, where)
-    if encoder is not None and reader.names is not None:
-        wanted = [*(encoder.columns or ()), *([ids] if ids is not None else [])]
-        require_found(list(dict.fromkeys(wanted)), reader.names, "the data")
-    return Scan(reader, encoder, ids, batch_rows)
+    found = Scan(reader, _encoder(reader, columns, target, ids, where), ids, batch_rows)
+    types = {} if found.encoder is None else found.encoder.types
+    return dataclasses.replace(found, reader=reader.prepared(found.columns, types))
 
 
 def _reader(
@@ -222,6 +216,10 @@ def _reader(
     conditions = conditions_of(where)
     # Identifiers such as 007 are words, whatever they look like.
     words = {name for name, operator, _ in conditions if operator == "named"} | {ids or ""}
+    if is_delta(data, format, storage_options):
+        return read_delta(data, conditions, storage_options)
+    if is_iceberg(data):
+        return IcebergReader.open(data, conditions)
     is_place = isinstance(data, str | os.PathLike) or (
         isinstance(data, list) and data and all(isinstance(each, str | os.PathLike) for each in data)
     )
@@ -231,14 +229,18 @@ def _reader(
         if is_place:
             return FileReader.open(data, conditions, format, storage_options, words)
         return FileReader.of_dataset(data, conditions)
-    if conditions:
-        raise Refused("where must be left out for data that are not files: select the records before")
     if has_arrow_stream(data):
-        return StreamReader(data)
+        reader = StreamReader(data, conditions)
+        require_columns(conditions, reader.names)
+        return reader
     if isinstance(data, Iterator):
-        return BatchReader(lambda: data, is_once=True)
+        return BatchReader(lambda: data, True, conditions)
     if callable(data):
-        return BatchReader(cast(Callable[[], Iterable[Any]], data))
+        return BatchReader(cast(Callable[[], Iterable[Any]], data), False, conditions)
+    if isinstance(data, list) and data and all(map(has_arrow_stream, data)):
+        return BatchReader(lambda: data, False, conditions)
+    if conditions:
+        raise Refused("where must be left out for arrays, whose columns have no names")
     return ArrayReader(data)
 
 

@@ -17,12 +17,16 @@ BATCH_ROWS = 1 << 16
 Advance = Callable[[int], None]
 
 
+# Places that a message names.
+NAMED_PLACES = 3
+
+
 class Stretch(NamedTuple):
-    """Records that follow each other in one place, such as a file."""
+    """Rows of one place, such as a file, between which records were read: from `first` to `last`."""
 
     name: str
     first: int
-    size: int
+    last: int
 
 
 class Batch(NamedTuple):
@@ -55,8 +59,10 @@ class Batch(NamedTuple):
     @property
     def place(self) -> str:
         """What messages call it."""
-        rows = [f"{each.name}, rows {each.first} to {each.first + each.size - 1}" for each in self.stretches]
-        return f"batch {self.number} ({'; '.join(rows)})" if rows else f"batch {self.number}"
+        rows = [f"{each.name}, rows {each.first} to {each.last}" for each in self.stretches]
+        more = [f"{len(rows) - NAMED_PLACES} more"] if len(rows) > NAMED_PLACES else []
+        where = f" ({'; '.join(rows[:NAMED_PLACES] + more)})" if rows else ""
+        return name_of(self.part, self.number) + where
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
@@ -67,6 +73,11 @@ class Batch(NamedTuple):
             if not self.stretches:
                 raise
             raise Refused(f"{self.place}: {error}") from error
+
+
+def name_of(part: int, number: int) -> str:
+    """What messages call a batch, by its part of the source."""
+    return f"part {part}, batch {number}" if part else f"batch {number}"
 
 
 class AbstractTask(abc.ABC):

@@ -79,20 +79,34 @@ def conditions_of(where: Any) -> tuple[Condition, ...]:
     )
 
 
+def require_columns(conditions: Sequence[Condition], names: Sequence[str]) -> None:
+    """Refuse conditions on columns that there are not."""
+    if missing := [name for name, _, _ in conditions if name not in names]:
+        raise Refused(f"where must name columns of the data, which have no {missing[0]}")
+
+
 def expression_of(
     conditions: Sequence[Condition], schema: "pyarrow.Schema"
 ) -> "pyarrow.dataset.Expression | None":
     """The same for pyarrow, with values of the columns' types, so that parts of files can be passed over."""
-    from pyarrow import dataset, types
+    from pyarrow import dataset
 
     found = None
-    for name, operator, value in conditions:
-        kind = schema.field(name).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        operand = _named(name, value, kind) if operator == "named" else _typed(name, value, kind)
-        each = _OPERATORS[operator](dataset.field(name), operand)
+    for condition in conditions:
+        name, operator, _ = condition
+        each = _OPERATORS[operator](dataset.field(name), operand_of(condition, schema))
         found = each if found is None else found & each
     return found
+
+
+def operand_of(condition: Condition, schema: "pyarrow.Schema") -> Any:
+    """What a condition compares a column with, in the column's type: a scalar, or an array of several."""
+    from pyarrow import types
+
+    name, operator, value = condition
+    kind = schema.field(name).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return _named(name, value, kind) if operator == "named" else _typed(name, value, kind)
 
 
 def _is_condition(value: Any) -> bool:
