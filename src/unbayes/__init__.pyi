@@ -18,6 +18,7 @@ from .models import AbstractModel as AbstractModel
 from .models import AbstractPredictive as AbstractPredictive
 from .models import BernoulliLikelihood as BernoulliLikelihood
 from .models import BetaBernoulli as BetaBernoulli
+from .models import BlockProcess as BlockProcess
 from .models import CategoricalLikelihood as CategoricalLikelihood
 from .models import CentredFeatures as CentredFeatures
 from .models import DensityModel as DensityModel
@@ -26,8 +27,11 @@ from .models import FunctionFeatures as FunctionFeatures
 from .models import GammaPoisson as GammaPoisson
 from .models import GammaShape as GammaShape
 from .models import GaussianLikelihood as GaussianLikelihood
+from .models import HeteroscedasticLikelihood as HeteroscedasticLikelihood
 from .models import InducingInputs as InducingInputs
+from .models import IntegratedLikelihood as IntegratedLikelihood
 from .models import LinearModel as LinearModel
+from .models import LocalFeatures as LocalFeatures
 from .models import Matern as Matern
 from .models import PoissonLikelihood as PoissonLikelihood
 from .models import PolynomialFeatures as PolynomialFeatures
@@ -39,8 +43,10 @@ from .models import StudentTLikelihood as StudentTLikelihood
 from .models import UnknownNoiseRegression as UnknownNoiseRegression
 from .models import WeightedLikelihood as WeightedLikelihood
 from .models import WhitenedInducingInputs as WhitenedInducingInputs
+from .models import fitc_gp as fitc_gp
 from .models import linear_regression as linear_regression
 from .models import logistic_regression as logistic_regression
+from .models import pitc_gp as pitc_gp
 from .models import poisson_regression as poisson_regression
 from .models import softmax_regression as softmax_regression
 from .models import sparse_gp as sparse_gp

@@ -11,11 +11,10 @@ import unbayes as ub
 from ledger.setting import START, require_equal
 from service.serving import caller, serving
 from service.test_tables import as_arrow, as_csv, as_parquet, table
-from unbayes.ledger import Ledger, ModelSettings, verify_report
+from unbayes.ledger import Ledger, Lookup, ModelSettings, verify_report
 from unbayes.ledger.events import EventKind
 from unbayes.ledger.merkle import require_consistency, require_inclusion
 from unbayes.service import ServiceSettings
-from unbayes.service.settings import Source
 
 ONE, MANY, TABLE = (f"/v1/models/m/requests{end}" for end in ("", "/many", "/table"))
 DUE = (START + datetime.timedelta(days=10)).date().isoformat()
@@ -205,7 +204,7 @@ def test_the_rows_of_a_person_from_the_data_source(ledger, setting, tmp_path):
     path = tmp_path / "people.parquet"
     path.write_bytes(as_parquet(table()))
     with (
-        serving(ledger, ServiceSettings(sources={"m": Source(path, "who")})) as address,
+        serving(ledger, ServiceSettings(sources={"m": Lookup(path, "who")})) as address,
         caller(address, ledger, "submit") as client,
     ):
         assert client.get("/v1/models/m").json()["has_source"]

@@ -10,10 +10,10 @@ from ledger.setting import ask
 from service.raw import connected
 from service.serving import serving
 from service.test_page import EVERYBODY, OPEN, key, post, quick, submit, text_of, visitor  # noqa: F401
+from unbayes.ledger import Lookup
 from unbayes.ledger.tokens import Scope
 from unbayes.service import ServiceSettings
 from unbayes.service.page import models, reports
-from unbayes.service.settings import Source
 
 FORM = "application/x-www-form-urlencoded"
 FIELD = '--q\r\nContent-Disposition: form-data; name="token"\r\n\r\n{}\r\n--q--\r\n'
@@ -110,7 +110,7 @@ def test_a_ground_may_have_lines(address, ledger, setting):
 def test_by_the_person_alone(ledger, setting, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text(f"who,{typed(setting, 3).replace(chr(10), f'{chr(10)}person 3,', 1)}")
-    with serving(ledger, ServiceSettings(sources={"m": Source(path, "who")})) as address:
+    with serving(ledger, ServiceSettings(sources={"m": Lookup(path, "who")})) as address:
         client = visitor(address, ledger, Scope.SUBMIT)
         assert "By the person alone" in client.get("/requests/new").text
         assert submit(client, subject="person 3").status_code == 303

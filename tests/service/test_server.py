@@ -35,9 +35,10 @@ def test_nothing_listens_elsewhere_unless_told(host):
 
 REFUSED = {
     ("--host", "0.0.0.0"): "--expose",
-    ("--source", "m"): "MODEL=FILE:COLUMN",
-    ("--source", "m=rows.csv"): "MODEL=FILE:COLUMN",
-    ("--source", "m=nowhere.csv:who"): "must be a file",
+    ("--source", "m"): "MODEL=PLACE:COLUMN",
+    ("--source", "m=rows.csv"): "MODEL=PLACE:COLUMN",
+    ("--source", "m=s3://bucket/rows.csv"): "MODEL=PLACE:COLUMN",
+    ("--source", "m=nowhere.csv:who"): "there is no such file",
     ("--oidc-issuer", "https://issuer.example"): "go together",
     ("--oidc-audience", "us"): "go together",
     ("--oidc-issuer", "http://issuer.example", "--oidc-audience", "us"): "https",

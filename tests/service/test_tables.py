@@ -14,9 +14,7 @@ from pyarrow import ipc, parquet
 from unbayes.data.refusal import Refused
 from unbayes.ledger.records import TableColumns
 from unbayes.service import ServiceSettings
-from unbayes.service.problems import Problem
-from unbayes.service.settings import MEBIBYTE, Source
-from unbayes.service.sources import Lookup
+from unbayes.service.settings import MEBIBYTE
 from unbayes.service.tables import TableReaders
 
 COLUMNS = TableColumns(("a", "b"), "y", "id")
@@ -215,35 +213,3 @@ def test_readers_write_no_files(readers):
         limits = file.read()
     assert "Max file size             0 " in limits
     assert "Max core file size        0 " in limits
-
-
-# The operator's own tables
-
-
-@pytest.fixture(params=["rows.parquet", "rows.csv"])
-def source(request, tmp_path):
-    path = tmp_path / request.param
-    path.write_bytes((as_parquet if path.suffix == ".parquet" else as_csv)(table()))
-    return Source(path, "who")
-
-
-def test_a_person_is_found_in_the_source(source):
-    records = Lookup(source, COLUMNS).find("person 1")
-    assert records.ids == ("r1", "r4")
-    value = table()
-    np.testing.assert_allclose(records.numbers[:, 2], value.column("y").to_numpy()[[1, 4]])
-
-
-def test_nobody_is_found_who_is_not_there(source):
-    for who in ("person 9", "", "1"):
-        with pytest.raises(Problem, match="no records of this person"):
-            Lookup(source, COLUMNS).find(who)
-
-
-def test_people_may_be_numbers(tmp_path):
-    path = tmp_path / "rows.parquet"
-    path.write_bytes(as_parquet(table(who=[7, 8, 7, 9, 9, 9, 9])))
-    assert Lookup(Source(path, "who"), COLUMNS).find("7").ids == ("r0", "r2")
-    for who in ("07", "7.0", "10", "9" * 40, "٧"):
-        with pytest.raises(Problem, match="no records"):
-            Lookup(Source(path, "who"), COLUMNS).find(who)

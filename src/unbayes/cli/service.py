@@ -1,6 +1,5 @@
 """The service: one command that serves a ledger over HTTP."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,8 @@ from unbayes.cli.refusal import printable
 from unbayes.data.refusal import Refused
 
 if TYPE_CHECKING:
-    from unbayes.service.settings import OIDC, Source
+    from unbayes.ledger.lookup import Lookup
+    from unbayes.service.settings import OIDC
 
 MEBIBYTE = 2**20
 
@@ -36,8 +36,8 @@ def serve(
     source: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="MODEL=FILE:COLUMN",
-            help="A table in which a model's records are found by the person; may be repeated.",
+            metavar="MODEL=PLACE:COLUMN",
+            help="Where a model's records are found by the person, as for request; may be repeated.",
         ),
     ] = None,
     oidc_issuer: Annotated[
@@ -106,11 +106,11 @@ def _oidc(issuer: str | None, audience: str | None, claim: str) -> "OIDC | None"
     return OIDC(issuer, audience, claim)
 
 
-def _read_source(text: str) -> "tuple[str, Source]":
-    from unbayes.service.settings import Source
+def _read_source(text: str) -> "tuple[str, Lookup]":
+    from unbayes.ledger.lookup import Lookup
 
     model, _, rest = text.partition("=")
-    path, _, column = rest.rpartition(":")
-    if not (model and path and column):
-        raise Refused(f"--source must be MODEL=FILE:COLUMN, got {text!r}")
-    return model, Source(Path(path), column)
+    place, _, column = rest.rpartition(":")
+    if not (model and place and column) or column.startswith("//"):
+        raise Refused(f"--source must be MODEL=PLACE:COLUMN, got {text!r}")
+    return model, Lookup(place, column)

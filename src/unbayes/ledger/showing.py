@@ -29,7 +29,7 @@ class ShownProgress(AbstractProgress):
         self._written = time.monotonic()
 
     @contextlib.contextmanager
-    def track(self, description: str, total: int) -> Iterator[Advance]:
+    def track(self, description: str, total: int | None) -> Iterator[Advance]:
         """Show a meter while the context is open."""
         done = 0
         with self._other.track(description, total) as tell:
@@ -43,7 +43,7 @@ class ShownProgress(AbstractProgress):
             self._write(description, done, total)
             yield advance
 
-    def _write(self, what: str, done: int, total: int) -> None:
+    def _write(self, what: str, done: int, total: int | None) -> None:
         if time.monotonic() - self._written < PAUSE:
             return
         table = schema.model

@@ -206,8 +206,10 @@ def _stopping() -> Iterator[None]:
 
 def _require_sources(settings: ServiceSettings) -> None:
     for name, source in settings.sources.items():
-        if not source.path.is_file():
-            raise Refused(f"the data source of {name} must be a file, but there is none at {source.path}")
+        try:
+            source.require()
+        except Refused as error:
+            raise Refused(f"the data source of {name} cannot be used: {error}") from error
 
 
 def _say_first_token(ledger: Ledger, say: Callable[[str], None]) -> None:

@@ -3,9 +3,9 @@
 import dataclasses
 import urllib.parse
 from collections.abc import Mapping
-from pathlib import Path
 
 from unbayes.ledger.errors import LedgerError
+from unbayes.ledger.lookup import Lookup
 
 MEBIBYTE = 2**20
 POSITIVE = (
@@ -48,22 +48,6 @@ class OIDC:
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where the records of a model are found by the person that they belong to.
-
-    Attributes
-    ----------
-    path
-        A Parquet or CSV file.
-    subject
-        Its column that names the person.
-    """
-
-    path: Path
-    subject: str
-
-
-@dataclasses.dataclass(frozen=True)
 class ServiceSettings:
     """What an operator chooses for the service.
 
@@ -100,7 +84,7 @@ class ServiceSettings:
     is_https: bool = False
     hosts: tuple[str, ...] = ()
     oidc: OIDC | None = None
-    sources: Mapping[str, Source] = dataclasses.field(default_factory=dict)
+    sources: Mapping[str, Lookup] = dataclasses.field(default_factory=dict)
     most_rows: int = 1_000_000
     table_memory: int = 1024 * MEBIBYTE
     table_seconds: float = 20.0

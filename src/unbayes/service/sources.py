@@ -1,60 +1,41 @@
-"""The records of a person, from the operator's own table."""
+"""The records of people, from the operator's own data."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
-from unbayes.data.choosing import require_found
-from unbayes.data.rows import PARQUET_SUFFIXES
-from unbayes.ledger import Records
+from unbayes.data.refusal import Refused
+from unbayes.ledger import Lookup, Records
 from unbayes.ledger.records import TableColumns
 from unbayes.service.problems import Problem
-from unbayes.service.settings import Source
-from unbayes.service.table_reader import ArrowRows
+
+# Callers are not told where the data are, or how they look.
+UNREADABLE = "the data source of this model cannot be read; unbayes request --source tells its operator why"
 
 
-class Lookup:
-    """The records of people in one table, for one call.
+class Finder:
+    """The records of some people, for one call: all are looked up at once, when the first is asked for.
 
-    Of a Parquet file, only the parts are read that may have some. A CSV file is read once, however many
-    people are looked for.
+    Parameters
+    ----------
+    lookup
+        Where.
+    columns
+        Of the model.
+    people
+        Who.
     """
 
-    def __init__(self, source: Source, columns: TableColumns):
-        self._source, self._columns = source, columns
-        self._people: dict[str, Records] | None = None
+    def __init__(self, lookup: Lookup, columns: TableColumns, people: Sequence[str]):
+        self._lookup, self._columns, self._people = lookup, columns, people
+        self._found: dict[str, Records] | None = None
 
     def find(self, subject: str) -> Records:
-        """The records of a person."""
-        is_parquet = self._source.path.suffix.lower() in PARQUET_SUFFIXES
-        found = _parquet(self._source, self._columns, subject) if is_parquet else self._csv(subject)
-        if found is None:
+        """The records of one of these people."""
+        if self._found is None:
+            try:
+                self._found = self._lookup.find(self._people, self._columns)
+            except Refused as error:
+                raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, UNREADABLE) from error
+        if subject not in self._found:
             raise Problem(HTTPStatus.NOT_FOUND, "the data source has no records of this person")
-        return found
-
-    def _csv(self, subject: str) -> Records | None:
-        if self._people is None:
-            self._people = dict(Records.by_subject(self._source.path, self._columns, self._source.subject))
-        return self._people.get(subject)
-
-
-def _parquet(source: Source, columns: TableColumns, subject: str) -> Records | None:
-    import pyarrow
-    from pyarrow import compute, dataset, types
-
-    data = dataset.dataset(source.path, format="parquet")
-    require_found([*columns.numbers, columns.ids, source.subject], data.schema.names, "the data source")
-    kind, person = data.schema.field(source.subject).type, compute.field(source.subject)
-    if types.is_integer(kind):
-        # Compared as a number, so that parts of the file can be passed over.
-        if not subject.isdecimal() or str(int(subject)) != subject:
-            return None
-        try:
-            is_theirs = person == pyarrow.scalar(int(subject), kind)
-        except (pyarrow.ArrowInvalid, OverflowError):
-            return None
-    else:
-        is_theirs = person == subject
-    table = data.to_table(columns=[*columns.numbers, columns.ids], filter=is_theirs)
-    if not table.num_rows:
-        return None
-    rows = ArrowRows(table)
-    return Records(tuple(rows.words(columns.ids)), rows.numbers(columns.numbers))
+        return self._found[subject]

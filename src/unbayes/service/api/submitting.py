@@ -19,7 +19,7 @@ from unbayes.service.authority import Caller, GuardedRoute, ledger_of, needs, se
 from unbayes.service.document import refusals
 from unbayes.service.due import require_ahead
 from unbayes.service.settings import ServiceSettings
-from unbayes.service.sources import Lookup
+from unbayes.service.sources import Finder
 from unbayes.service.uploads import read_upload
 
 KNOWN = {
@@ -58,7 +58,7 @@ def submit(
     settings: ServiceSettings = Depends(settings_of),
 ) -> Response:
     """Ask for one person's records to be taken out of a model."""
-    find = _finder(ledger, settings, name)
+    find = _finder(ledger, settings, name, [form])
     submission = _submission(ledger, find, form, caller, idempotency_key)
     ((number, is_new),) = ledger.take_in(name, [submission])
     status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
@@ -75,7 +75,7 @@ def submit_many(
     settings: ServiceSettings = Depends(settings_of),
 ) -> Response:
     """Submit many requests, all or none."""
-    find = _finder(ledger, settings, name)
+    find = _finder(ledger, settings, name, form.requests)
     submissions = [_submission(ledger, find, each, caller, each.idempotency_key) for each in form.requests]
     return _submitted(ledger, caller, ledger.take_in(name, submissions))
 
@@ -145,11 +145,14 @@ def _submission(
     return Submission(form.subject, records, form.reference, due, caller.name, key, form.missing)
 
 
-def _finder(ledger: Ledger, settings: ServiceSettings, name: str) -> Callable[[str], Records]:
-    """How the records of a person are found in the model's data source, for one call."""
+def _finder(
+    ledger: Ledger, settings: ServiceSettings, name: str, forms: Sequence[SubmissionForm]
+) -> Callable[[str], Records]:
+    """How the records of those who send none are found in the model's data source, for one call."""
     source = settings.sources.get(name)
     if source is not None:
-        return Lookup(source, ledger.model(name).columns).find
+        people = [form.subject for form in forms if form.ids is None]
+        return Finder(source, ledger.model(name).columns, people).find
 
     def refuse(_: str) -> Records:
         raise LedgerError(f"ids, inputs and targets are needed: {name} has no data source")

@@ -19,7 +19,7 @@ from unbayes.service.due import require_ahead
 from unbayes.service.page.rendering import go, show
 from unbayes.service.page.visiting import Form, PageRoute, TheLedger, Visitor, posting, visiting
 from unbayes.service.problems import Problem, status_of
-from unbayes.service.sources import Lookup
+from unbayes.service.sources import Finder
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 # What is shown again where a form is refused; a file cannot be.
@@ -98,7 +98,8 @@ def _records(request: Request, form: Form, model: Model) -> Records:
     is_typed = typed not in {"", header(model)}
     source = request.app.state.settings.sources.get(model.name)
     if source is not None and not is_typed and chosen is None:
-        return Lookup(source, model.columns).find(form.text("subject"))
+        subject = form.text("subject")
+        return Finder(source, model.columns, [subject]).find(subject)
     if is_typed == (chosen is not None):
         raise Refused("their records must be in a file or typed in, one of the two")
     data = typed.encode() if chosen is None else chosen
