@@ -26,7 +26,7 @@ def delete_by_vector(table: Path, file: str, before: list[int], after: list[int]
         Rows of it that are deleted before and after the commit.
     """
     log = table / "_delta_log"
-    actions = [json.loads(line) for each in sorted(log.glob("*.json")) for line in each.open()]
+    actions = [json.loads(line) for each in sorted(log.glob("*.json")) for line in _lines(each)]
     version = len(list(log.glob("*.json")))
     added = next(each["add"] for each in actions if each.get("add", {}).get("path") == file)
     removed = {
@@ -50,12 +50,23 @@ def delete_by_vector(table: Path, file: str, before: list[int], after: list[int]
 def require_column_mapping(table: Path) -> None:
     """Commit that columns of the files have other names."""
     log = table / "_delta_log"
-    lines = [json.loads(line) for line in (log / f"{0:020}.json").open()]
+    lines = [json.loads(line) for line in _lines(log / f"{0:020}.json")]
     metadata = next(each["metaData"] for each in lines if "metaData" in each)
     metadata["configuration"]["delta.columnMapping.mode"] = "name"
+    schema = json.loads(metadata["schemaString"])
+    for number, field in enumerate(schema["fields"], 1):
+        field["metadata"] = {
+            "delta.columnMapping.id": number,
+            "delta.columnMapping.physicalName": f"column-{number}",
+        }
+    metadata["schemaString"] = json.dumps(schema)
     protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
     commit = [{"protocol": protocol}, {"metaData": metadata}]
     (log / f"{1:020}.json").write_text("".join(json.dumps(each) + "\n" for each in commit))
+
+
+def _lines(commit: Path) -> list[str]:
+    return commit.read_text().splitlines()
 
 
 def _vector(rows: list[int]) -> dict:

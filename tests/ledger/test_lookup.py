@@ -162,12 +162,9 @@ def test_files_of_other_people_are_not_opened(tmp_path):
     [
         ({"who": pa.array([None] * ROWS, pa.timestamp("s"))}, "column who must hold words or whole numbers"),
         ({"id": ["same"] * ROWS}, "ids must name each record once"),
-        ({"id": [None] * ROWS}, r"rows.parquet, of the records wanted: column id must be words"),
-        (
-            {"a": [1.0] * 8 + [None] * (ROWS - 8)},
-            r"of the records wanted, row 2 \(from 0\), column a is empty",
-        ),
-        ({"b": [1.0, np.inf] * (ROWS // 2)}, r"row 1 \(from 0\), column b must be a finite number"),
+        ({"id": [None] * ROWS}, r"rows.parquet, row 0 \(from 0\), column id must be words"),
+        ({"a": [1.0] * 8 + [None] * (ROWS - 8)}, r"rows.parquet, row 14 \(from 0\), column a is empty"),
+        ({"b": [1.0, np.inf] * (ROWS // 2)}, r"row 7 \(from 0\), column b must be a finite number"),
         ({"b": ["secret"] * ROWS}, "column b must hold numbers, but is of type string"),
     ],
 )

@@ -120,7 +120,7 @@ def test_callers_are_not_told_what_is_wrong_with_the_data(ledger, tmp_path, chan
     ):
         answer = client.post("/v1/models/m/requests", json={"subject": "person 1"})
         assert answer.status_code == 503
-        assert "cannot be read as its records" in answer.json()["detail"]
+        assert "the data source of this model cannot be read" in answer.json()["detail"]
     for text in (answer.text, said.getvalue()):
         assert not [each for each in ("hidden", "secret", "person 1", "column") if each in text]
     assert json.loads(said.getvalue().splitlines()[-1])["status"] == 503

@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import glob
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -160,13 +160,14 @@ class DeltaReader(FileReader):
             else:
                 yield from _marked(piece, kept)
 
-    def parts(self) -> "list[DeltaReader]":
+    def parts(self) -> "Sequence[DeltaReader]":
         """Row groups in bundles of about a million records."""
-        bundles = [{file.name for file in part.files} for part in super().parts()]
-        return [
-            dataclasses.replace(part, kept={name: self.kept[name] for name in names if name in self.kept})
-            for part, names in zip(super().parts(), bundles, strict=True)
-        ]
+        found = []
+        for files in self.bundles():
+            names = {file.name for file in files}
+            kept = {name: rows for name, rows in self.kept.items() if name in names}
+            found.append(dataclasses.replace(self, files=files, kept=kept))
+        return found
 
 
 def read_delta(

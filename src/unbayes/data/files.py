@@ -14,7 +14,7 @@ from unbayes.data.finding import find, format_of
 from unbayes.data.readers import AbstractReader, Piece, chosen
 from unbayes.data.refusal import Refused, reason
 from unbayes.data.row_groups import RowGroups
-from unbayes.data.where import Condition, expression_of, require_columns
+from unbayes.data.where import Condition, expression_of, require_columns, told_by_bounds
 
 if TYPE_CHECKING:
     import pyarrow
@@ -114,7 +114,7 @@ class FileReader(AbstractReader):
         Where its schema does not come from the first file, columns of other types may be cast to its types.
         """
         require_columns(conditions, data.schema.names)
-        expression = expression_of(conditions, data.schema)
+        expression = expression_of(told_by_bounds(conditions), data.schema)
         files = [
             part
             for each in data.get_fragments(filter=expression)
@@ -184,8 +184,12 @@ class FileReader(AbstractReader):
             fragment_readahead=1,
         )
 
-    def parts(self) -> list["FileReader"]:
+    def parts(self) -> "Sequence[FileReader]":
         """Files and row groups in bundles of about a million records."""
+        return [dataclasses.replace(self, files=files) for files in self.bundles()]
+
+    def bundles(self) -> list[tuple[FilePart, ...]]:
+        """The files of each part."""
         bundles: list[list[FilePart]] = [[]]
         rows = 0
         for file in self.files:
@@ -194,7 +198,7 @@ class FileReader(AbstractReader):
                 rows = 0
             bundles[-1].append(file)
             rows += PART_ROWS if file.rows is None else file.rows
-        return [dataclasses.replace(self, files=tuple(bundle)) for bundle in bundles]
+        return [tuple(bundle) for bundle in bundles]
 
 
 def _csv(words: Collection[str]) -> Any:

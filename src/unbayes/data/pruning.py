@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unbayes.data.files import FilePart
-from unbayes.data.where import Condition, expression_of
+from unbayes.data.where import Condition, expression_of, told_by_bounds
 
 if TYPE_CHECKING:
     import pyarrow
@@ -14,16 +14,10 @@ def may_hold(bounds: Sequence[Condition], conditions: Sequence[Condition], schem
     """Whether records may meet conditions if all of them that have no gaps are within bounds."""
     from pyarrow import dataset, fs
 
-    # Gaps and what is no number meet none of these; bounds do not tell of them.
-    bounded = [
-        (name, operator, value)
-        for name, operator, value in conditions
-        if operator not in ("!=", "not in") and not (isinstance(value, list) and None in value)
-    ]
     kind = dataset.ParquetFileFormat()
     some = kind.make_fragment("", fs.LocalFileSystem(), expression_of(bounds, schema))
     files = dataset.FileSystemDataset([some], schema, kind, some.filesystem)
-    return bool(list(files.get_fragments(filter=expression_of(bounded, schema))))
+    return bool(list(files.get_fragments(filter=expression_of(told_by_bounds(conditions), schema))))
 
 
 def has_views(fragment: Any, conditions: Sequence[Condition]) -> bool:

@@ -85,6 +85,15 @@ def require_columns(conditions: Sequence[Condition], names: Sequence[str]) -> No
         raise Refused(f"where must name columns of the data, which have no {missing[0]}")
 
 
+def told_by_bounds(conditions: Sequence[Condition]) -> list[Condition]:
+    """Those that gaps and what is no number do not meet, of which the bounds of a column tell nothing."""
+    return [
+        (name, operator, value)
+        for name, operator, value in conditions
+        if operator not in ("!=", "not in") and not (isinstance(value, list) and None in value)
+    ]
+
+
 def expression_of(
     conditions: Sequence[Condition], schema: "pyarrow.Schema"
 ) -> "pyarrow.dataset.Expression | None":

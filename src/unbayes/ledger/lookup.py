@@ -151,6 +151,6 @@ def _named(piece: Piece) -> Iterator[None]:
     try:
         yield
     except BadRow as error:
-        raise Refused(f"{piece.name}, row {piece.first + error.row} (from 0), {error.what}") from error
+        raise Refused(f"{piece.name}, row {piece.row(error.row)} (from 0), {error.what}") from error
     except Refused as error:
         raise Refused(f"{piece.name}: {error}") from error

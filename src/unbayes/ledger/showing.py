@@ -15,7 +15,7 @@ from unbayes.progress import AbstractProgress, Advance, Silent
 PAUSE = 1.0
 
 
-def shown_progress(what: str, done: int = 0, total: int = 1) -> str:
+def shown_progress(what: str, done: int = 0, total: int | None = 1) -> str:
     """As a row of a model holds it."""
     return json.dumps({"what": what, "done": done, "total": total})
 
