@@ -214,9 +214,10 @@ def _csv(words: Collection[str]) -> Any:
 def _split(fragment: Any, expression: Any, schema: "pyarrow.Schema") -> Iterator[FilePart]:
     """A file in row groups of which some records may be wanted, where it has any."""
     import pyarrow
+    from pyarrow import dataset
 
     name = getattr(fragment, "path", "the table")
-    if not hasattr(fragment, "row_groups"):
+    if not isinstance(fragment, dataset.ParquetFileFragment):
         yield FilePart(fragment, name, 0, None)
         return
     try:
