@@ -18,6 +18,8 @@ from numpyro.infer.autoguide import (
 from adapters.numpyro_programs import (
     KEY,
     admissions,
+    hierarchical,
+    horseshoe,
     mortality,
     network,
     numpyro_settings,
@@ -68,29 +70,41 @@ def test_a_low_rank_that_hides_how_parameters_pull_together_holds_a_network_back
 
 
 WITH_A_MEMORY = [
-    (admissions, AutoMultivariateNormal, 1500),
-    (zero_inflated, AutoNormal, 1000),
+    (admissions, AutoMultivariateNormal),
+    (admissions, AutoNormal),
+    (zero_inflated, AutoNormal),
+    (hierarchical, AutoNormal),
+    (horseshoe, AutoMultivariateNormal),
+    (horseshoe, AutoNormal),
+    (network, AutoNormal),
 ]
 
 
-@pytest.mark.parametrize(("make", "family", "steps"), WITH_A_MEMORY)
+@pytest.mark.parametrize(("make", "family"), WITH_A_MEMORY)
 @pytest.mark.long
-def test_a_memory_is_no_worse_than_none(make, family, steps):
+def test_a_memory_is_no_worse_than_none(make, family):
+    """Nor where training was not finished, when what it holds is of a place that retraining would leave."""
     case = make()
     with numpyro_settings("float32"):
-        trained = train(case, family, "full", steps)
-        reference = read(*train(case, family, "remaining", 3000)).posterior
-        memory = remember(case.program, *trained, size=100, key=KEY, **case.arguments("full"))
-        without, with_memory = (
-            distance(
-                unlearn(
-                    case.program, *trained, memory=kept, key=KEY, **case.arguments("erased")
-                ).result.posterior,
-                reference,
+        trained, retrained = (train(case, family, part) for part in ("full", "remaining"))
+        reference = read(*retrained).posterior
+
+        def after(memory):
+            result = unlearn(
+                case.program, *trained, memory=memory, key=KEY, **case.arguments("erased")
+            ).result
+            return distance(result.posterior, reference)
+
+        settings = {"key": KEY, **case.arguments("full")}
+        without, by_rows, by_sums = (
+            after(kept)
+            for kept in (
+                None,
+                remember(case.program, *trained, size=100, **settings),
+                remember(case.program, *trained, memory="sums", **settings),
             )
-            for kept in (None, memory)
         )
-    assert with_memory < 1.1 * without, (without, with_memory)
+    assert max(by_rows, by_sums) < 1.1 * without, (without, by_rows, by_sums)
 
 
 def known_noise(x, y=None):

@@ -121,16 +121,17 @@ def _summed(measures: Measures, order: int) -> _Estimate:
     Terms that do not fall fast are followed by others. Where the remaining records hold the mean, each adds
     to the one before; where the prior does, which does not answer, they cancel each other in part.
     """
-    second, next_term = measures.second_term or 0.0, measures.next_term
+    # By rounding, distances may come out below zero, and shares above one.
+    second, next_term = max(measures.second_term or 0.0, 0.0), measures.next_term
     if order == 1:
         return _Estimate(_most(measures), UNSUMMED_RANGE, Source.UNSUMMED)
-    disagreement = measures.disagreement or 0.0
+    disagreement = max(measures.disagreement or 0.0, 0.0)
     if next_term is None:
         # Between how far another sum is, which agrees by chance too, and all that the sum did.
         next_term = (disagreement * second) ** 0.5
     elif not measures.knows_next_term:
         next_term = max(next_term, disagreement)
-    nats = next_term + (1 - (measures.summed_share or 1.0)) ** 0.5 * second
+    nats = next_term + max(1 - (measures.summed_share or 1.0), 0.0) ** 0.5 * second
     if order > 3 and nats > SETTLED_NEXT_TERM * second > 0:
         nats *= (nats / (SETTLED_NEXT_TERM * second)) ** (ANSWER_GROWTH * measures.answering - TERM_DECAY)
     converges = next_term <= LARGEST_NEXT_TERM * second

@@ -5,6 +5,7 @@ erased records alone. In natural parameters a full step of retraining is η − 
 of record i: the gradient of E_q[log p(y_i|θ)] with respect to the mean parameters of q.
 """
 
+import math
 from typing import Any, ClassVar
 
 import jax
@@ -21,6 +22,7 @@ from unbayes.posteriors import (
     DiagonalGaussian,
     GaussianNatural,
 )
+from unbayes.trust.limits import DOUBTED_STATIONARITY_ALONE
 from unbayes.unlearning.base import AbstractMethod
 from unbayes.unlearning.methods.coreset_correction import coreset_correction
 from unbayes.unlearning.methods.few_records import few_records_step
@@ -101,6 +103,8 @@ class NaturalGradient(AbstractMethod):
         with kept(holds_functions=False):
             step = natural_gradient_step(posterior, model, curvature, statistics.value)
         info = jax.device_get(step.info)
+        if memory is not None and _is_misled(memory, info, posterior.dim):
+            return self.solve(posterior, model, statistics, memory=None, key=key)
         measured = _measured(info, knows_curvature)
         found, natural = step.posterior, step.natural
         if memory is not None and isinstance(natural.precision, DensePrecision) and not info.keeps_width:
@@ -156,6 +160,16 @@ class NaturalGradient(AbstractMethod):
             "summed_share": sums.share,
         }
         return found.posterior, found.natural, measured
+
+
+def _is_misled(memory: Memory, info: StepInfo, dim: int) -> bool:
+    """Whether training left more undone than the erased records move, or what it kept allows no step.
+
+    The memory is then of a place to which retraining would not come back. Without it, a step is held back as
+    far as the erased records themselves tell.
+    """
+    undone, change = memory.stationarity or 0.0, float(info.change)
+    return not math.isfinite(change) or undone > max(change, DOUBTED_STATIONARITY_ALONE * dim)
 
 
 def _measured(info: StepInfo, knows_curvature: bool) -> dict[str, Any]:
