@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import unbayes as ub
+from counting import Count
 from problems import KEY, linear_gaussian, logistic, take
-from unbayes.progress import AbstractProgress
 
 
 def counts(n=120, outputs=1):
@@ -116,29 +116,6 @@ def test_whoever_was_trained_on_in_a_stream_is_known():
     ub.unlearn(trained.posterior, model, take(records, slice(3, 6)), memory=trained.memory, key=KEY)
     with pytest.raises(ValueError, match="must be among the training records"):
         ub.unlearn(trained.posterior, model, (np.ones((1, 3)), np.ones(1)), memory=trained.memory, key=KEY)
-
-
-class Count(AbstractProgress):
-    """Counts the records of each pass."""
-
-    def __init__(self):
-        self.passes = []
-
-    def track(self, description, total):
-        import contextlib
-
-        self.passes.append([description, total, 0])
-        mine = self.passes[-1]
-
-        @contextlib.contextmanager
-        def meter():
-            def advance(steps, note):
-                mine[2] += steps
-                assert note.endswith("records/s")
-
-            yield advance
-
-        return meter()
 
 
 def test_every_pass_says_how_far_it_is():

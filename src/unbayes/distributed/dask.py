@@ -77,9 +77,10 @@ def source(
             raise Refused("columns, target and ids must be left out for arrays, whose columns have no names")
         return _chunked(arrays, isinstance(data, tuple), client, batch_rows)
     if is_dask_collection(data) and hasattr(data, "columns"):
-        empty = data._meta.reset_index(drop=True)
+        frame: Any = data
+        empty = frame._meta.reset_index(drop=True)
         recipe = scan(empty, columns=columns, target=target, ids=ids, batch_rows=batch_rows)
-        return _partitioned(data, recipe, client)
+        return _partitioned(frame, recipe, client)
     raise TypeError(
         "data must be a dask.dataframe, a dask.array or a tuple of them, or a scan, got a "
         f"{type(data).__name__}"
@@ -269,7 +270,8 @@ def _chunked(
 
 def _partitioned(data: Any, recipe: Scan, client: "Client | None") -> DaskSource:
     wanted = recipe.columns
-    (found,) = optimize(data if wanted is None else data[wanted])
+    # Not by dask.optimize, which takes a wrong part of some graphs for the result.
+    found = (data if wanted is None else data[wanted]).optimize()
     packed = cloudpickle.dumps(recipe)
     parts = [(_of_table, number, packed, key) for number, key in enumerate(found.__dask_keys__())]
     return DaskSource(parts, dict(found.__dask_graph__()), None, recipe.has_ids, client)
