@@ -70,6 +70,7 @@ from .posteriors.flow import AutoregressiveFlow as AutoregressiveFlow
 from .progress import AbstractProgress as AbstractProgress
 from .progress import ProgressBar as ProgressBar
 from .service.client import Client as Client
+from .storage import Checkpoint as Checkpoint
 from .storage import UnreadableFile as UnreadableFile
 from .storage import load as load
 from .storage import load_statistics as load_statistics

@@ -160,7 +160,7 @@ def test_threads_of_this_process_do_as_well(folder):
         progress = Count()
         there = on_dask.fit(MODEL, in_frame()[0], **COLUMNS, memory=20, key=KEY, progress=progress)
     assert_same(there.memory, here.memory)
-    assert [done for *_, done in progress.passes] == [150] * there.passes
+    assert [done for _, _, done, _ in progress.passes] == [150] * there.passes
 
 
 def test_progress_counts_what_workers_have_done(client, folder):
@@ -169,7 +169,7 @@ def test_progress_counts_what_workers_have_done(client, folder):
     on_dask.refine(
         trained.posterior, MODEL, in_files(folder)[0], client=client, passes=2, key=KEY, progress=progress
     )
-    assert [(total, done) for _, total, done in progress.passes] == [(150, 150)]
+    assert [(total, done) for _, total, done, _ in progress.passes] == [(150, 150)]
 
 
 def test_trouble_names_the_partition_and_the_row(client):

@@ -123,7 +123,7 @@ def test_every_pass_says_how_far_it_is():
     progress = Count()
     trained = ub.fit(model, ub.scan(pieces(records, 40), batch_rows=50), key=KEY, progress=progress)
     assert len(progress.passes) == trained.passes
-    assert all(done == 150 for _, _, done in progress.passes)
+    assert all(done == 150 and note.endswith("records/s") for _, _, done, note in progress.passes)
     assert progress.passes[0][0].startswith("pass 1, looking for the mode")
 
 

@@ -133,6 +133,15 @@ class FileReader(AbstractReader):
         """Names of the columns."""
         return list(self.schema.names)
 
+    def signature(self) -> tuple[Any, ...]:
+        """The files' names, sizes and times of their last change, and which records of them are wanted."""
+        fragments = [file.fragment for file in self.files if hasattr(file.fragment, "path")]
+        places = {each.path: each.filesystem for each in fragments}
+        told = [filesystem.get_file_info(path) for path, filesystem in places.items()]
+        files = [(each.path, each.size, each.mtime_ns) for each in told]
+        groups = [(file.name, file.first, file.rows) for file in self.files]
+        return files, groups, str(self.schema), repr(self.conditions)
+
     @functools.cached_property
     def _expression(self) -> Any:
         return expression_of(self.conditions, self.schema)

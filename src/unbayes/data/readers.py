@@ -89,6 +89,10 @@ class AbstractReader(abc.ABC):
     def names(self) -> list[str] | None:
         """Names of the columns; None where it yields records as a model takes them."""
 
+    def signature(self) -> tuple[Any, ...]:
+        """What tells these records from others, as far as that is known without reading them."""
+        return self.rows, self.names
+
     @abc.abstractmethod
     def pieces(self, columns: list[str] | None, size: int) -> Iterator[Piece]:
         """The records with these columns (None: all), at most about `size` at a time."""
@@ -124,6 +128,10 @@ class ArrayReader(AbstractReader):
     @property
     def names(self) -> None:
         """Arrays have no columns."""
+
+    def signature(self) -> tuple[Any, ...]:
+        """All that they hold."""
+        return (self.records,)
 
     def pieces(self, columns, size) -> Iterator[Piece]:
         """Slices of the arrays."""

@@ -71,6 +71,13 @@ class Scan(AbstractSource):
         """Whether its records have identifiers."""
         return self.ids is not None
 
+    @property
+    def signature(self) -> str:
+        """What tells these records from others: files by name, size and time, arrays by what they hold."""
+        from unbayes._numerics.fingerprint import fingerprint
+
+        return fingerprint(self.reader.signature(), self.encoder, self.ids, self.batch_rows)
+
     def parts(self) -> list["Scan"]:
         """Parts that together hold the same records: the same ones, however many work on them."""
         readers = self.reader.parts()

@@ -112,6 +112,13 @@ class AbstractSource(abc.ABC):
     is_once: bool
     has_ids: bool
 
+    @property
+    def signature(self) -> str:
+        """What tells these records from others, as far as that is known without reading them."""
+        from unbayes._numerics.fingerprint import fingerprint
+
+        return fingerprint(self.rows, self.has_ids)
+
     @abc.abstractmethod
     def total(self, task: AbstractTask, advance: Advance | None = None) -> Any:
         """The sum over all records of what `task` makes of them; None where there are no records.

@@ -26,6 +26,8 @@ from unbayes.progress import AbstractProgress, Silent
 
 # A last batch that is smaller than this part of a full one is filled up to that part alone.
 SMALL_SHARE = 16
+# What is said of a pass that was kept.
+RESUMED = "from the checkpoint"
 
 Sums = TypeVar("Sums")
 
@@ -39,11 +41,15 @@ class AbstractCheckpoint(abc.ABC):
 
     @abc.abstractmethod
     def find(self, number: int, origin: str) -> Any | None:
-        """The sum of that pass, counted from 1, if it was kept for a task of that fingerprint; else None."""
+        """The sum of that pass, counted from 1, if it was kept for that task and these records; else None."""
 
     @abc.abstractmethod
     def keep(self, number: int, origin: str, total: Any) -> None:
-        """Keep the sum of a pass."""
+        """Keep the sum of a pass; `origin` is the fingerprint of task and records."""
+
+    @abc.abstractmethod
+    def clear(self) -> None:
+        """Forget all sums: the work has ended."""
 
 
 class Passes:
@@ -66,20 +72,31 @@ class Passes:
         name: str = "records",
         checkpoint: AbstractCheckpoint | None = None,
     ):
+        if not isinstance(checkpoint, AbstractCheckpoint | None):
+            raise TypeError(f"checkpoint must be a Checkpoint(folder) or None, got {checkpoint!r}")
         self.source, self.name, self.taken = source, name, 0
         self._progress, self._checkpoint = progress or Silent(), checkpoint
+        self._signature = "" if checkpoint is None else source.signature
 
     def total(self, task: AbstractTask, what: str) -> Any:
         """The sum over all records; `what` says what for."""
         self.taken += 1
         if self._checkpoint is None:
             return self._read(task, what)
-        origin = fingerprint(task, self.source.rows)
+        origin = fingerprint(task, self._signature)
         found = self._checkpoint.find(self.taken, origin)
         if found is None:
             found = self._read(task, what)
             self._checkpoint.keep(self.taken, origin, found)
+        else:
+            with self._progress.track(f"pass {self.taken}, {what}", self.source.rows) as meter:
+                meter(self.source.rows or 0, RESUMED)
         return found
+
+    def end(self) -> None:
+        """The work has ended: nothing of the records is kept by a checkpoint."""
+        if self._checkpoint is not None:
+            self._checkpoint.clear()
 
     def _read(self, task: AbstractTask, what: str) -> Any:
         if self.source.is_once and self.taken > 1:

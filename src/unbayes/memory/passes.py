@@ -52,11 +52,11 @@ class Survey(AbstractPass):
 
 
 class Surveyed(Storable):
-    """What a survey found."""
+    """What a survey found; magnitudes are in 64 bits, whatever the model computes in."""
 
     records: int
     most: Float[Array, ""] | None
-    magnitudes: Float[np.ndarray, " m"] | None
+    magnitudes: Any
 
 
 @eqx.filter_jit

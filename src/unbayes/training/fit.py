@@ -97,6 +97,7 @@ def fit(
             passes = Passes(as_source(records), progress, checkpoint=checkpoint)
             start = _start(family, model, key) if prior is None else prior
             trained = fit_source(model, passes, start, method, kinds, roster=roster, key=key)
+            passes.end()
         elif checkpoint is not None:
             raise ValueError("checkpoint must be left out, unless records are read in passes; see scan")
         else:

@@ -79,6 +79,7 @@ def refine(
             source = AllAtOnce(remaining, count(model.encode(remaining, "remaining")))
         steps = Passes(source, progress, "remaining", checkpoint)
         refined = _refine(posterior, Evaluation(steps, model, model.nodes(nodes)), passes, tolerance)
+        steps.end()
     return dataclasses.replace(refined, seconds=time.perf_counter() - started)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import PRNGKeyArray
 from unbayes._numerics.programs import kept
 from unbayes._validation import require_threshold
 from unbayes.data.scan import as_source, is_source
-from unbayes.inference.passes import AbstractCheckpoint, Passes
+from unbayes.inference.passes import Passes
 from unbayes.memory import Memory
 from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
@@ -47,7 +47,6 @@ def unlearn(
     missing: Missing = "refuse",
     tolerance: float = TOLERANCE,
     key: PRNGKeyArray,
-    checkpoint: AbstractCheckpoint | None = None,
     progress: AbstractProgress | None = None,
 ) -> Unlearned:
     """Take `erased` back out of `posterior`: summarise, then solve.
@@ -76,15 +75,13 @@ def unlearn(
         predicted error with it.
     key
         Key of whatever is random.
-    checkpoint
-        A `Checkpoint(folder)`, where records come from a source.
     progress
         A `ProgressBar()`, say.
     """
     started = time.perf_counter()
     call = prepare(posterior, model, method, memory, key, tolerance)
     with kept(model.holds_functions):
-        statistics = _summarise(call, erased, ids, missing, checkpoint, progress)
+        statistics = _summarise(call, erased, ids, missing, progress)
         return _solve(call, statistics, progress, started)
 
 
@@ -98,7 +95,6 @@ def summarise(
     ids: Iterable[str] | None = None,
     missing: Missing = "refuse",
     key: PRNGKeyArray,
-    checkpoint: AbstractCheckpoint | None = None,
     progress: AbstractProgress | None = None,
 ) -> Statistics:
     """What one batch of erased records leaves behind; add such statistics up, then `solve`.
@@ -108,7 +104,7 @@ def summarise(
 
     Parameters
     ----------
-    posterior, model, erased, memory, method, missing, key, checkpoint, progress
+    posterior, model, erased, memory, method, missing, key, progress
         As for `unlearn`.
     ids
         One identifier for each record, as `fit` was given them. Statistics that share one refuse to add up,
@@ -117,7 +113,7 @@ def summarise(
     call = prepare(posterior, model, method, memory, key)
     require_additive(call.method)
     with kept(model.holds_functions):
-        return _summarise(call, erased, ids, missing, checkpoint, progress)
+        return _summarise(call, erased, ids, missing, progress)
 
 
 def solve(
@@ -179,11 +175,10 @@ def _summarise(
     erased: Any,
     ids: Iterable[str] | None,
     missing: Missing,
-    checkpoint: AbstractCheckpoint | None,
     progress: AbstractProgress | None,
 ) -> Statistics:
     if is_source(erased):
-        passes = Passes(as_source(erased), progress, "erased", checkpoint)
+        passes = Passes(as_source(erased), progress, "erased")
         return summarise_source(call, passes, ids, missing)
     return summarise_records(call, erased, ids, missing)
 
