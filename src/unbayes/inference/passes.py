@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax.sharding import AxisType, PartitionSpec
 from jaxtyping import Array, Float
 
 from unbayes._numerics.fingerprint import fingerprint
@@ -241,7 +241,7 @@ def shared(function: Callable[[Any, Any, Any], Sums], fixed: Any, evidence: Any,
         return jax.lax.psum(function(eqx.combine(arrays, static), evidence, weights), "records")
 
     everywhere, each = PartitionSpec(), PartitionSpec("records")
-    mesh = jax.make_mesh((devices,), ("records",), devices=jax.local_devices())
+    mesh = jax.make_mesh((devices,), ("records",), (AxisType.Auto,), devices=jax.local_devices())
     return jax.shard_map(
         share, mesh=mesh, in_specs=(everywhere, each, each), out_specs=everywhere, check_vma=False
     )(arrays, evidence, weights)

@@ -25,7 +25,7 @@ from unbayes.inference.ascent import (
     step_length,
 )
 from unbayes.inference.newton import NEWTON_ITERATIONS, NewtonStep, newton_step_to, point_mass
-from unbayes.inference.passes import AbstractPass, Expectation, Passes, Together
+from unbayes.inference.passes import AbstractPass, Expectation, Passes, Together, shared
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, FullGaussian, GaussianNatural
 from unbayes.training.base import Trained
@@ -211,7 +211,7 @@ class LogLikelihood(AbstractPass):
 
 @eqx.filter_jit
 def _sufficient_statistics(model: AbstractModel, evidence, weights) -> Any:
-    return model.sufficient_statistics(evidence, weights)
+    return shared(lambda model, *records: model.sufficient_statistics(*records), model, evidence, weights)
 
 
 @eqx.filter_jit

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._numerics.records import take
 from unbayes.inference.objectives import removal_log_weights
+from unbayes.inference.passes import shared
 from unbayes.inference.stochastic import minimise_each
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
@@ -148,7 +149,12 @@ def log_likelihood_at(model: AbstractModel, thetas, erased, weights=None):
 
 @eqx.filter_jit
 def _compiled_log_likelihood_at(model: AbstractModel, thetas, erased, weights):
-    return model.log_likelihood_at(thetas, erased, weights)
+    return shared(
+        lambda fixed, *records: fixed[0].log_likelihood_at(fixed[1], *records),
+        (model, thetas),
+        erased,
+        weights,
+    )
 
 
 @eqx.filter_jit

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from unbayes.inference.passes import shared
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractExponentialFamily, AbstractPosterior, Table
@@ -57,4 +58,4 @@ def _sufficient_statistics(posterior, model: AbstractModel, erased, weights):
     if isinstance(posterior, Table):
         # A table is normalised anyway, so the mean over its values may go.
         return model.log_likelihood_at(posterior.values, erased, weights)[0]
-    return model.sufficient_statistics(erased, weights)
+    return shared(lambda model, *records: model.sufficient_statistics(*records), model, erased, weights)

@@ -12,6 +12,7 @@ import jax
 
 from unbayes._numerics.programs import compiled, kept
 from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
+from unbayes.inference.passes import shared
 from unbayes.memory import Memory
 from unbayes.memory.sums import KeptSums
 from unbayes.models import AbstractModel
@@ -195,11 +196,16 @@ def _sites(
     posterior: AbstractGaussian, model: AbstractModel, erased, weights, sums: KeptSums | None, nodes: int
 ) -> Sites:
     """Dense where that is affordable, for diagonal beliefs too: it tells how far parameters pull together."""
-    around = posterior.to_full() if model.has_dense_sites else posterior
-    points = model.nodes(nodes)
-    if sums is not None:
-        return Sites(*sums.site_and_sums(posterior, around, model, erased, points, weights))
-    if not model.has_third_derivatives:
-        return Sites(model.site(around, erased, points, weights))
-    basis = posterior.to_full().scale_tril
-    return Sites(*model.site_and_derivatives(around, basis, erased, points, weights, order=3))
+
+    def part(fixed, erased, weights):
+        posterior, model, sums = fixed
+        around = posterior.to_full() if model.has_dense_sites else posterior
+        points = model.nodes(nodes)
+        if sums is not None:
+            return Sites(*sums.site_and_sums(posterior, around, model, erased, points, weights))
+        if not model.has_third_derivatives:
+            return Sites(model.site(around, erased, points, weights))
+        basis = posterior.to_full().scale_tril
+        return Sites(*model.site_and_derivatives(around, basis, erased, points, weights, order=3))
+
+    return shared(part, (posterior, model, sums), erased, weights)
