@@ -23,6 +23,14 @@ def take(records, rows):
     return jax.tree.map(lambda a: a[rows], records)
 
 
+def assert_same(left, right):
+    """Two trees of arrays are the same but for rounding in double precision."""
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        scale = np.abs(np.asarray(other, float)).max(initial=0)
+        np.testing.assert_allclose(one, other, 1e-12, 1e-12 * scale)
+
+
 def split(model, records, erased_rows) -> Problem:
     total = len(jax.tree.leaves(records)[0])
     kept = np.setdiff1d(np.arange(total), erased_rows)

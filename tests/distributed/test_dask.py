@@ -11,7 +11,7 @@ import pytest
 
 import unbayes as ub
 from counting import Count
-from problems import KEY, logistic, take
+from problems import KEY, assert_same, logistic, take
 from unbayes.data import files
 from unbayes.data.refusal import Refused
 from unbayes.data.source import AbstractTask
@@ -76,13 +76,6 @@ def in_frame(folder=None, size=50):
 def in_arrays(folder=None, size=50):
     """A pair of arrays in chunks."""
     return tuple(da.from_array(np.asarray(each), chunks=size) for each in PROBLEM.full), {}
-
-
-def assert_same(left, right):
-    assert jax.tree.structure(left) == jax.tree.structure(right)
-    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
-        scale = np.abs(np.asarray(other, float)).max(initial=0)
-        np.testing.assert_allclose(one, other, 1e-12, 1e-12 * scale)
 
 
 @pytest.mark.parametrize("records", [in_files, in_frame, in_arrays])

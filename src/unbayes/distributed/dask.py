@@ -3,11 +3,10 @@
 The workers need the same versions of unbayes and JAX as the process that asks.
 """
 
-import contextlib
 import dataclasses
 import pickle
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
@@ -19,12 +18,21 @@ from dask.base import get_scheduler, is_dask_collection, optimize
 from dask.callbacks import Callback
 from dask.core import flatten
 
+from unbayes._numerics.fingerprint import fingerprint
 from unbayes.data.encoding import AbstractEncoder
-from unbayes.data.readers import ArrayReader, StreamReader
+from unbayes.data.readers import ArrayReader
 from unbayes.data.refusal import Refused
 from unbayes.data.scan import Scan, scan
 from unbayes.data.source import BATCH_ROWS, AbstractSource, AbstractTask, Advance
-from unbayes.distributed.sending import Partial, added, job_of, partial_of
+from unbayes.distributed.sending import (
+    FAN_IN,
+    Partial,
+    added,
+    job_of,
+    partial_of,
+    partial_of_table,
+    partition,
+)
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior, AbstractVariational
 from unbayes.training import Trained
@@ -37,8 +45,6 @@ from unbayes.unlearning import unlearn as _unlearn
 if TYPE_CHECKING:
     from distributed import Client
 
-# Sums that are added at once. A power of two: neighbours then meet in the same order as in one process.
-FAN_IN = 16
 # A task is sent once for a pass, as part of the graph, where a lost worker's copy can be made again.
 LARGEST_GRAPH = "1TiB"
 
@@ -197,6 +203,8 @@ class DaskSource(AbstractSource):
         What makes a `Partial` of each: a function of the job, and its other arguments, as in Dask's graphs.
     graph
         What the parts are computed from.
+    origin
+        What tells these records from others.
     rows, has_ids
         As in every source.
     client
@@ -205,10 +213,16 @@ class DaskSource(AbstractSource):
 
     parts: Sequence[tuple[Any, ...]]
     graph: dict[Any, Any]
+    origin: str
     rows: int | None
     has_ids: bool
     client: "Client | None" = None
     is_once: bool = False
+
+    @property
+    def signature(self) -> str:
+        """As `Scan` tells; of frames and arrays, Dask's own names of what is computed."""
+        return self.origin
 
     def total(self, task: AbstractTask, advance: Advance | None = None) -> Any:
         """The sum over all records, of which workers add up parts, and neighbours' sums as a tree."""
@@ -241,7 +255,7 @@ def _scanned(data: Scan, client: "Client | None") -> DaskSource:
         parts = [(_of_scan, cloudpickle.dumps(part)) for part in data.parts()]
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         raise Refused("data must be records that can be sent to workers, such as files") from error
-    return DaskSource(parts, {}, data.rows, data.has_ids, client)
+    return DaskSource(parts, {}, data.signature, data.rows, data.has_ids, client)
 
 
 def _chunked(
@@ -263,9 +277,10 @@ def _chunked(
         together.append(each)
     together = optimize(*together)
     graph = {key: found for each in together for key, found in each.__dask_graph__().items()}
-    blocks = zip(*(list(flatten(each.__dask_keys__())) for each in together), strict=True)
+    blocks = list(zip(*(list(flatten(each.__dask_keys__())) for each in together), strict=True))
     parts = [(_of_arrays, number, batch_rows, are_several, list(keys)) for number, keys in enumerate(blocks)]
-    return DaskSource(parts, graph, None if np.isnan(rows).any() else int(sum(rows)), False, client)
+    known = None if np.isnan(rows).any() else int(sum(rows))
+    return DaskSource(parts, graph, fingerprint(str(blocks), batch_rows), known, False, client)
 
 
 def _partitioned(data: Any, recipe: Scan, client: "Client | None") -> DaskSource:
@@ -273,8 +288,10 @@ def _partitioned(data: Any, recipe: Scan, client: "Client | None") -> DaskSource
     # Not by dask.optimize, which takes a wrong part of some graphs for the result.
     found = (data if wanted is None else data[wanted]).optimize()
     packed = cloudpickle.dumps(recipe)
-    parts = [(_of_table, number, packed, key) for number, key in enumerate(found.__dask_keys__())]
-    return DaskSource(parts, dict(found.__dask_graph__()), None, recipe.has_ids, client)
+    keys = found.__dask_keys__()
+    parts = [(_of_table, number, packed, key) for number, key in enumerate(keys)]
+    origin = fingerprint(str(keys), recipe.signature)
+    return DaskSource(parts, dict(found.__dask_graph__()), origin, None, recipe.has_ids, client)
 
 
 def _here(
@@ -337,23 +354,12 @@ def _of_scan(job: bytes, part: bytes) -> Partial:
 
 
 def _of_arrays(job: bytes, number: int, batch_rows: int, are_several: bool, blocks: list[Any]) -> Partial:
-    with _named(number):
+    with partition(number):
         reader = ArrayReader(tuple(blocks) if are_several else blocks[0])
         return partial_of(job, Scan(reader, batch_rows=batch_rows, part=number), _threads())
 
 
 def _of_table(job: bytes, number: int, recipe: bytes, table: Any) -> Partial:
-    # Not a column of the records, though Arrow would make it one.
-    reader = StreamReader(pyarrow.Table.from_pandas(table, preserve_index=False))
-    with _named(number):
-        part = dataclasses.replace(pickle.loads(recipe), reader=reader, part=number)
-        return partial_of(job, part, _threads())
-
-
-@contextlib.contextmanager
-def _named(number: int) -> Iterator[None]:
-    """Refusals within say in which partition the trouble is."""
-    try:
-        yield
-    except Refused as error:
-        raise Refused(f"partition {number} (from 0): {error}") from error
+    # The index is no column of the records, though Arrow would make it one.
+    table = pyarrow.Table.from_pandas(table, preserve_index=False)
+    return partial_of_table(job, recipe, number, table, _threads())

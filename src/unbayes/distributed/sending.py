@@ -19,6 +19,8 @@ import jax.numpy as jnp
 
 from unbayes._numerics.programs import kept
 from unbayes._version import __version__
+from unbayes.data.readers import StreamReader
+from unbayes.data.refusal import Refused
 from unbayes.data.scan import Scan
 from unbayes.data.source import AbstractTask, add_all, work
 
@@ -26,6 +28,8 @@ from unbayes.data.source import AbstractTask, add_all, work
 PROCESS = uuid.uuid4().hex
 # Tasks, and what tasks are without their arrays, that a worker holds on to.
 TASKS, RESTS = 2, 16
+# Sums that are added at once. A power of two: neighbours then meet in the same order as in one process.
+FAN_IN = 16
 # What tells XLA how many threads to use, before it begins.
 XLA_THREADS = "NPROC"
 
@@ -103,6 +107,22 @@ def partial_of(job: bytes, part: Scan, threads: int) -> Partial:
     with _opened(job, threads) as task:
         sums = work(task, part.batches(), count)
         return Partial(rows, pickle.dumps(sums))
+
+
+def partial_of_table(job: bytes, recipe: bytes, number: int, table: Any, threads: int) -> Partial:
+    """What a partition adds that is a table, read as the scan that `recipe` holds."""
+    with partition(number):
+        part = dataclasses.replace(pickle.loads(recipe), reader=StreamReader(table), part=number)
+        return partial_of(job, part, threads)
+
+
+@contextlib.contextmanager
+def partition(number: int) -> Iterator[None]:
+    """Refusals within say in which partition the trouble is."""
+    try:
+        yield
+    except Refused as error:
+        raise Refused(f"partition {number} (from 0): {error}") from error
 
 
 def added(job: bytes, partials: Sequence[Partial], threads: int) -> Partial:
