@@ -165,6 +165,18 @@ def test_progress_counts_what_workers_have_done(client, folder):
     assert [(total, done) for _, total, done, _ in progress.passes] == [(150, 150)]
 
 
+def test_a_checkpoint_knows_what_is_read(folder):
+    """The same collection made again, and no other."""
+    for records in (in_frame, in_arrays):
+        one, again, other = (
+            on_dask.source(data, **columns).signature
+            for data, columns in (records(), records(), records(size=10))
+        )
+        assert one == again != other
+    scan, _ = in_files(folder)
+    assert on_dask.source(scan).signature == scan.signature
+
+
 def test_trouble_names_the_partition_and_the_row(client):
     wrong = FRAME.copy()
     wrong.loc[70, "a"] = np.nan

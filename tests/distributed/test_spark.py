@@ -108,11 +108,12 @@ def test_erased_records_are_found_in_few_partitions(spark):
         on_spark.summarise(trained.posterior, MODEL, frame.where("id = 'r'"), **COLUMNS, **settings)
 
 
-def test_refining_is_that_of_one_process(spark):
+def test_refining_is_that_of_one_process(spark, tmp_path):
     trained = ub.fit(MODEL, PROBLEM.full, key=KEY)
     here = ub.refine(trained.posterior, MODEL, PROBLEM.remaining, key=KEY)
     frame = frame_of(spark, TABLE.slice(0, 130), 7)
-    there = on_spark.refine(trained.posterior, MODEL, frame, **COLUMNS, key=KEY)
+    checkpoint = ub.Checkpoint(tmp_path)
+    there = on_spark.refine(trained.posterior, MODEL, frame, **COLUMNS, key=KEY, checkpoint=checkpoint)
     assert_same(there.posterior, here.posterior)
 
 
