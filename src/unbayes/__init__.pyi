@@ -2,6 +2,8 @@ from . import metrics as metrics
 from . import objectives as objectives
 from ._numerics.programs import keep_programs as keep_programs
 from ._version import __version__ as __version__
+from .data.columns import Column as Column
+from .data.columns import Columns as Columns
 from .data.scan import Scan as Scan
 from .data.scan import scan as scan
 from .ledger import Ledger as Ledger

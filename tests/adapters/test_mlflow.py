@@ -122,6 +122,17 @@ def test_classes_have_probabilities(setting, tmp_path):  # noqa: F811
     assert set(answer) == {"probabilities", "decision"}
 
 
+def test_a_table_is_encoded_as_training_records_were(setting, tmp_path):  # noqa: F811
+    import pandas
+
+    columns = ub.Columns([ub.Column("a", mean=1.0, scale=2.0), "b"], "y")
+    ub.save(tmp_path / "m.unbayes", setting.trained.posterior, setting.model, columns=columns)
+    predictor = Predictor((tmp_path / "m.unbayes").read_bytes(), ["a", "b"])
+    table = pandas.DataFrame({"b": INPUTS[:, 1], "a": 2 * INPUTS[:, 0] + 1})
+    expected = setting.model.predictive(setting.trained.posterior, INPUTS)
+    np.testing.assert_allclose(predictor.predict(table)["decision"], expected.mean, rtol=1e-6)
+
+
 def test_a_version_is_logged_once(ledger, setting, name):  # noqa: F811
     first = log_model(ledger, "m", name=name)
     assert log_model(ledger, "m", name=name, alias="staging").version == first.version

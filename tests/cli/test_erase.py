@@ -407,3 +407,41 @@ def test_records_go_by_their_ids(unbayes, refused, files, text, out, tmp_path):
     again = unbayes("erase", out, table, "--out", path, "--target", "healed", "--ids", "customer")
     assert again.exit_code == 2
     assert "6 of 6 are not: 'c-0', 'c-1'" in again.stderr
+
+
+@pytest.fixture
+def encoded(tmp_path):
+    """A model of columns that training encoded, its records and the file."""
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    rng = np.random.default_rng(0)
+    zone, age = rng.choice(["eu", "us"], 40), rng.normal(50, 9, 40)
+    data = pyarrow.table({"zone": zone, "age": age, "y": age / 9 + (zone == "eu")})
+    columns = ub.Columns.of(data, target="y")
+    model = ub.linear_regression(columns.width, prior_scale=3.0, noise_scale=0.5)
+    trained = ub.fit(model, ub.scan(data, columns=columns), key=KEY)
+    path = tmp_path / "encoded.unbayes"
+    ub.save(path, trained.posterior, model, memory=trained.memory, columns=columns)
+    remaining = ub.fit(model, ub.scan(data.slice(5), columns=columns), key=KEY)
+    lines = [f"{row['age']!r},{row['zone']},{row['y']!r}" for row in data.slice(0, 5).to_pylist()]
+    return path, "age,zone,y\n" + "\n".join(lines) + "\n", remaining.posterior
+
+
+def test_rows_are_encoded_as_training_records_were(unbayes, refused, encoded, text, out):
+    path, rows, expected = encoded
+    done = unbayes("erase", path, text(rows), "--out", out)
+    assert done.exit_code == 0, done.output
+    assert "were learnt with the erased records" in done.stdout
+    left = ub.load(out)
+    np.testing.assert_allclose(left.posterior.mean, expected.mean, rtol=1e-10)
+    np.testing.assert_allclose(left.posterior.covariance, expected.covariance, rtol=1e-10)
+    assert left.columns == ub.load(path).columns
+    shown = " ".join(unbayes("show", out).stdout.split())
+    assert "inputs zone (2 categories), age (standardised) target y" in shown
+    for option, reason in (
+        (["--inputs", "age,zone"], "inputs and target must be left out"),
+        (["--no-header"], "--no-header must be left out"),
+    ):
+        assert reason in refused("erase", path, text(rows), "--out", out, *option)
+    assert "column zone must be one of the categories" in refused(
+        "erase", path, text(rows.replace("eu", "secret").replace("us", "secret")), "--out", out
+    )

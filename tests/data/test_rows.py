@@ -6,7 +6,8 @@ import decimal
 import numpy as np
 import pytest
 
-from unbayes.data.choosing import Chosen, choose_columns, noted_columns, parse_names
+from unbayes.data.choosing import choose_columns, noted_columns, parse_names, told_columns
+from unbayes.data.columns import Column, Columns
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import open_rows
 
@@ -139,10 +140,10 @@ def test_missing_files_and_folders_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("taken", "inputs", "target", "expected"),
     [
-        (2, ["b", "a"], "c", Chosen(["b", "a"], "c")),
-        (2, None, "b", Chosen(["a", "c"], "b")),
-        (1, ["a"], "c", Chosen(["a"], "c")),
-        (None, None, "b", Chosen([], "b")),
+        (2, ["b", "a"], "c", Columns(["b", "a"], "c")),
+        (2, None, "b", Columns(["a", "c"], "b")),
+        (1, ["a"], "c", Columns(["a"], "c")),
+        (None, None, "b", Columns([], "b")),
     ],
 )
 def test_columns(taken, inputs, target, expected):
@@ -150,7 +151,7 @@ def test_columns(taken, inputs, target, expected):
 
 
 def test_the_only_column_is_the_target():
-    assert choose_columns(["a"], None, None, None, "rows") == Chosen([], "a")
+    assert choose_columns(["a"], None, None, None, "rows") == Columns([], "a")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,31 @@ def test_names_between_commas():
 
 
 def test_notes_of_another_kind_name_no_columns():
-    assert noted_columns({"columns": ["a"], "target": "b"}) == (["a"], "b")
+    assert noted_columns({"columns": ["a"], "target": "b"}) == ([Column("a")], Column("b"))
     assert noted_columns({"columns": 7, "target": 3}) == (None, None)
     assert noted_columns({"columns": ["a", 1]}) == (None, None)
+
+
+def test_columns_that_training_encoded_take_no_other_names():
+    notes = {"columns": [{"name": "a", "mean": 1.0, "scale": 2.0}, "b"], "target": "y"}
+    assert told_columns(notes, None, None) == ([Column("a", mean=1.0, scale=2.0), Column("b")], Column("y"))
+    for inputs, target in ((["a", "b"], None), (None, "y")):
+        assert "inputs and target must be left out" in refusal(told_columns, notes, inputs, target)
+    plain = {"columns": ["a", "b"], "target": "y"}
+    assert told_columns(plain, ["c"], None) == (["c"], Column("y"))
+
+
+def test_words_and_numbers_become_what_training_made_of_them(text, parquet):
+    columns = Columns(
+        [Column("a", mean=1.0, scale=2.0), Column("zone", ("eu", "us"))], Column("y", ("n", "y"))
+    )
+    expected = [[0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 0.0]]
+    assert open_rows(text("zone,a,y\neu,1,y\nus,3,n\n")).encoded(columns).tolist() == expected
+    table = parquet(y=["y", "n"], zone=["eu", "us"], a=[1, 3])
+    assert open_rows(table).encoded(columns).tolist() == expected
+    other = text("zone,a,y\neu,1,y\nsecret,3,n\n")
+    assert refusal(open_rows(other).encoded, columns).startswith(
+        f"row 1 (from 0) of {other}: column zone must"
+    )
+    words = Columns([Column("zone", ("eu", "us"))])
+    assert "has none below its header" in refusal(open_rows(text("zone,a\n", "b.csv")).encoded, words)

@@ -36,7 +36,7 @@ def table(**more):
 def in_memory(value, who):
     """What must be found, by the rows themselves."""
     rows = [i for i, cell in enumerate(value.column("who").to_pylist()) if cell is not None and cell == who]
-    numbers = np.stack([value.column(name).to_numpy()[rows] for name in COLUMNS.numbers], axis=1)
+    numbers = np.stack([value.column(name).to_numpy()[rows] for name in COLUMNS.columns], axis=1)
     return [value.column("id")[row].as_py() for row in rows], numbers
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from unbayes.data.columns import Column
 from unbayes.data.refusal import Refused
 from unbayes.ledger.records import TableColumns
 from unbayes.service import ServiceSettings
@@ -213,3 +214,13 @@ def test_readers_write_no_files(readers):
         limits = file.read()
     assert "Max file size             0 " in limits
     assert "Max core file size        0 " in limits
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_is_encoded_as_training_records_were(readers, form):
+    who = ("person 0", "person 1", "person 2")
+    columns = TableColumns([Column("a", mean=1.0, scale=2.0), Column("who", who)], "y", "id")
+    ((_, records),) = readers.read(FORMS[form](table()), columns)
+    rows = table().to_pylist()
+    expected = [[(row["a"] - 1) / 2, *(row["who"] == each for each in who), row["y"]] for row in rows]
+    np.testing.assert_allclose(records.numbers, expected, rtol=1e-12)

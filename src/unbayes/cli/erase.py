@@ -16,13 +16,16 @@ import typer
 
 from unbayes.cli.files import MODEL, Opened, open_file
 from unbayes.cli.refusal import refusals
-from unbayes.data.choosing import choose_columns, noted_columns, parse_names, require_found
+from unbayes.data.choosing import choose_columns, parse_names, require_found, told_columns
 from unbayes.data.refusal import Refused, reason
 from unbayes.data.rows import open_rows
 from unbayes.trust import TOLERANCE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from unbayes import Unlearned
+    from unbayes.data.columns import Column
     from unbayes.models import AbstractModel
     from unbayes.storage import Saved
 
@@ -104,6 +107,8 @@ def erase(
             result = _unlearn(saved, erased, named, missing, tolerance, seed, progress and _is_terminal())
         except ValueError as error:
             raise Refused(f"{rows} cannot be erased: {error}") from error
+        if saved.columns is not None:
+            result = dataclasses.replace(result, caveats=(*result.caveats, *saved.columns.caveats))
         _save(out, saved, result, earlier)
     typer.echo(json.dumps(_report(result, out), indent=1) if as_json else str(result))
     raise typer.Exit(EXIT_CODES[result.verdict])
@@ -167,8 +172,8 @@ def _unlearn(
 def _read_records(
     saved: "Saved",
     rows: Path,
-    inputs: list[str] | None,
-    target: str | None,
+    inputs: "Sequence[str | Column] | None",
+    target: "str | Column | None",
     ids: str | None,
     *,
     has_header: bool,
@@ -178,13 +183,14 @@ def _read_records(
     features = getattr(saved.model, "features", None)
     taken = None if features is None else features.inputs
     if has_header:
-        noted_inputs, noted_target = noted_columns(saved.notes or {})
-        target = noted_target if target is None else target
-        inputs = noted_inputs if inputs is None and taken is not None else inputs
+        told, target = told_columns(saved.notes or {}, inputs, target)
+        inputs = inputs if taken is None else told
+    elif saved.columns is not None and not saved.columns.is_plain:
+        raise Refused("--no-header must be left out: the file says which columns are encoded, by their names")
     table = open_rows(rows, has_header=has_header)
     require_found([ids] if ids else [], table.names, str(rows))
     columns = choose_columns([name for name in table.names if name != ids], taken, inputs, target, str(rows))
-    numbers = table.numbers([*columns.inputs, columns.target])
+    numbers = table.encoded(columns)
     erased = numbers[:, 0] if taken is None else (numbers[:, :-1], numbers[:, -1])
     return erased, None if ids is None else table.words(ids)
 

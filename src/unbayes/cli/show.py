@@ -76,8 +76,8 @@ def _model(opened: Opened) -> dict[str, Any]:
         "dtype": dtype,
         "posterior": _class(manifest.get("posterior")),
         "memory": _memory(opened),
-        "columns": inputs,
-        "target": target,
+        "columns": inputs and [each.form for each in inputs],
+        "target": target and target.form,
         "erasures": opened.erasures,
     }
 
@@ -93,14 +93,23 @@ def _model_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
     rows.append(("posterior", found["posterior"]))
     rows += _memory_rows(found["memory"])
     if found["columns"]:
-        rows.append(("inputs", ", ".join(found["columns"])))
+        rows.append(("inputs", ", ".join(map(_column, found["columns"]))))
     if found["target"]:
-        rows.append(("target", found["target"]))
+        rows.append(("target", _column(found["target"])))
     for number, erasure in enumerate(found["erasures"], 1):
         said = "{records} records by {method} on {when}: {verdict}".format_map(_Lenient(erasure))
         rows.append((f"erasure {number}", said))
         rows += [("because", doubt) for doubt in erasure.get("doubts", [])]
     return rows
+
+
+def _column(form: Any) -> str:
+    match form:
+        case {"name": name, "categories": categories}:
+            return f"{name} ({len(categories)} categories)"
+        case {"name": name}:
+            return f"{name} (standardised)"
+    return form
 
 
 def _memory_rows(memory: dict[str, Any] | None) -> list[tuple[str, str]]:

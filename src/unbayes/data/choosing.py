@@ -2,24 +2,31 @@
 
 import csv
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from unbayes.data.columns import Column, Columns
 from unbayes.data.refusal import Refused
 
 
-class Chosen(NamedTuple):
-    """Names of the input columns, in the model's order, and of the target; no inputs where it takes none."""
-
-    inputs: list[str]
-    target: str
-
-
-def noted_columns(notes: dict[str, Any]) -> tuple[list[str] | None, str | None]:
+def noted_columns(notes: dict[str, Any]) -> tuple[list[Column] | None, Column | None]:
     """Inputs and target as the notes of a file name them; None where they do not."""
     inputs, target = notes.get("columns"), notes.get("target")
-    if not isinstance(inputs, list) or not all(isinstance(name, str) for name in inputs):
-        inputs = None
-    return inputs, target if isinstance(target, str) else None
+    is_list = isinstance(inputs, list) and all(isinstance(each, str | dict) for each in inputs)
+    return (
+        [Column.of_form(each) for each in inputs or ()] if is_list else None,
+        Column.of_form(target) if isinstance(target, str | dict) else None,
+    )
+
+
+def told_columns(
+    notes: dict[str, Any], inputs: Sequence[str | Column] | None, target: str | Column | None
+) -> tuple[Sequence[str | Column] | None, str | Column | None]:
+    """Inputs and target as they are named, else as the notes do."""
+    noted_inputs, noted_target = noted_columns(notes)
+    noted = [*(noted_inputs or ()), *([] if noted_target is None else [noted_target])]
+    if (inputs, target) != (None, None) and not all(each.is_plain for each in noted):
+        raise Refused("inputs and target must be left out: the file says how training encoded its columns")
+    return noted_inputs if inputs is None else inputs, noted_target if target is None else target
 
 
 def parse_names(text: str | None) -> list[str] | None:
@@ -30,8 +37,12 @@ def parse_names(text: str | None) -> list[str] | None:
 
 
 def choose_columns(
-    names: Sequence[str], taken: int | None, inputs: list[str] | None, target: str | None, place: str
-) -> Chosen:
+    names: Sequence[str],
+    taken: int | None,
+    inputs: Sequence[str | Column] | None,
+    target: str | Column | None,
+    place: str,
+) -> Columns:
     """The columns that the model takes, or a sentence on what is missing.
 
     Parameters
@@ -41,7 +52,8 @@ def choose_columns(
     taken
         Number of inputs that the model takes; None for a model whose records are one column.
     inputs, target
-        As they were named; None for all columns but the target, and for the only column.
+        Names, or columns as training encoded them; None for all columns but the target, and for the only
+        column.
     place
         What the sentence calls the table.
     """
@@ -54,16 +66,17 @@ def choose_columns(
             raise Refused("--inputs must be left out: the model's records are one column, --target")
         inputs = []
     elif inputs is None:
-        inputs = [name for name in names if name != target]
+        name = Column.of_form(target).name
+        inputs = [each for each in names if each != name]
         if len(inputs) != taken:
             raise Refused(
-                f"{place} must have {taken} columns besides the target {target}, got {len(inputs)} "
+                f"{place} must have {taken} columns besides the target {name}, got {len(inputs)} "
                 f"({_list(inputs)}); --inputs names those to take"
             )
-    elif len(inputs) != taken:
-        raise Refused(f"the model takes {taken} inputs, but {len(inputs)} are named: {_list(inputs)}")
-    require_found([*inputs, target], names, place)
-    return Chosen(inputs, target)
+    chosen = Columns(inputs, target)
+    chosen.require_width(taken or 0)
+    require_found(chosen.columns, names, place)
+    return chosen
 
 
 def require_found(wanted: list[str], names: Sequence[str], place: str) -> None:

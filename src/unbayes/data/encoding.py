@@ -3,8 +3,8 @@
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unbayes.data.names import names_of
 from unbayes.data.refusal import BadRow, Refused
@@ -12,6 +12,30 @@ from unbayes.data.refusal import BadRow, Refused
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow
+
+
+class Words(NamedTuple):
+    """The cells of a column of words.
+
+    Attributes
+    ----------
+    words
+        What they may be, each once.
+    cells
+        Which of these each cell is, shape (n,).
+    """
+
+    words: list[str]
+    cells: "np.ndarray"
+
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> "Words":
+        """Of words, one for each cell."""
+        import numpy as np
+
+        places: dict[str, int] = {}
+        found = np.array([places.setdefault(word, len(places)) for word in cells], int)
+        return cls(list(places), found)
 
 
 class AbstractEncoder(abc.ABC):
@@ -33,48 +57,6 @@ class AbstractEncoder(abc.ABC):
 
         Raises `BadRow` where there are none; its row counts over all pieces.
         """
-
-
-@dataclasses.dataclass(frozen=True)
-class Numbers(AbstractEncoder):
-    """Columns of numbers: a pair (inputs, targets), or one of the two where the other is not named.
-
-    Attributes
-    ----------
-    inputs
-        Names of the inputs, in the model's order; None where records have none.
-    target
-        Name of the target; None for inputs alone.
-    """
-
-    inputs: tuple[str, ...] | None
-    target: str | None
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns that it reads."""
-        return [*(self.inputs or ()), *([self.target] if self.target is not None else [])]
-
-    @property
-    def types(self) -> "dict[str, pyarrow.DataType]":
-        """Numbers of double precision."""
-        import pyarrow
-
-        return dict.fromkeys(self.columns, pyarrow.float64())
-
-    def encode(self, tables: "Sequence[pyarrow.RecordBatch]") -> Any:
-        """Inputs of shape (n, k), targets of shape (n,), in double precision."""
-        import numpy as np
-
-        values = np.empty((len(self.columns), sum(table.num_rows for table in tables)))
-        for table, rows in spans(tables):
-            with counted_from(rows.start):
-                for place, name in enumerate(self.columns):
-                    values[place, rows] = numbers_of(table, name)
-        # Each column lies together in memory, as it is read, which takes a quarter of the other order's time.
-        if self.inputs is None:
-            return values[0]
-        return values.T if self.target is None else (values[:-1].T, values[-1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +124,26 @@ def numbers_of(table: "pyarrow.RecordBatch", name: str) -> "np.ndarray":
     if not is_fine and not (fine := np.isfinite(values)).all():
         raise BadRow(int(np.argmin(fine)), f"column {name} must be a finite number, but is none")
     return values
+
+
+def words_of(table: "pyarrow.RecordBatch", name: str) -> Words:
+    """One column as words; refuses what is empty, or neither a word nor a whole number."""
+    import numpy as np
+    import pyarrow
+    from pyarrow import types
+
+    column = table.column(name)
+    require_full(column, name)
+    if not types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    used, cells = np.unique(column.indices.to_numpy(), return_inverse=True)
+    try:
+        names = names_of(column.dictionary.take(pyarrow.array(used)).to_pylist(), f"column {name}")
+    except BadRow as error:
+        raise BadRow(int(np.argmax(cells == error.row)), error.what) from error
+    # What is written in two ways, such as 7 and 7.0, is called the same.
+    words = Words.of(names)
+    return Words(words.words, words.cells[cells])
 
 
 def kind_of(kind: "pyarrow.DataType") -> str:

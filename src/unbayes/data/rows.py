@@ -4,12 +4,14 @@ import abc
 import array
 import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbayes.data.columns import Columns
+from unbayes.data.encoding import Words
 from unbayes.data.names import names_of
-from unbayes.data.refusal import Refused, reason
+from unbayes.data.refusal import BadRow, Refused, reason
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +24,13 @@ class AbstractRows(abc.ABC):
 
     Attributes
     ----------
+    path
+        Where it is.
     names
         Its columns, in order.
     """
 
+    path: Path
     names: list[str]
 
     @abc.abstractmethod
@@ -35,6 +40,17 @@ class AbstractRows(abc.ABC):
     @abc.abstractmethod
     def words(self, column: str) -> list[str]:
         """One column as words, one for each record, such as identifiers; refuses empty ones."""
+
+    def encoded(self, columns: Columns) -> "np.ndarray":
+        """Inputs and, last, the target as a model takes them, shape (n, k), float64."""
+        plain = [each.name for each in columns.all if each.categories is None]
+        numbers = dict(zip(plain, self.numbers(plain).T, strict=True)) if plain else {}
+        words = {name: Words.of(self.words(name)) for name in columns.columns if name not in plain}
+        records = {*map(len, numbers.values()), *(len(each.cells) for each in words.values())}
+        try:
+            return columns.encode_cells(records.pop(), numbers.__getitem__, words.__getitem__)
+        except BadRow as error:
+            raise Refused(f"row {error.row} (from 0) of {self.path}: {error.what}") from error
 
 
 def open_rows(path: Path, *, has_header: bool = True) -> AbstractRows:
@@ -76,8 +92,7 @@ class CSVRows(AbstractRows):
         values = array.array("d")
         for line, cells in self._records():
             values.extend(self._number(cells[place], place, line) for place in places)
-        if not values:
-            raise Refused(f"{self.path} must hold records, but has none below its header")
+        self._require_some(values)
         return np.frombuffer(values).reshape(-1, len(places))
 
     def words(self, column: str) -> list[str]:
@@ -87,6 +102,7 @@ class CSVRows(AbstractRows):
             if not cells[place].strip():
                 raise Refused(f"line {line + 1}, column {column} of {self.path} must be a word, but is empty")
             found.append(cells[place].strip())
+        self._require_some(found)
         return found
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
@@ -100,6 +116,10 @@ class CSVRows(AbstractRows):
                 continue
             self._require_whole(cells, line, blank)
             yield line, cells
+
+    def _require_some(self, found: Sized) -> None:
+        if not len(found):
+            raise Refused(f"{self.path} must hold records, but has none below its header")
 
     def _require_whole(self, cells: list[str], line: int, blank: int | None) -> None:
         if blank is not None:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
+from unbayes.data.columns import Column, Columns
 from unbayes.data.delta import is_delta, read_delta
-from unbayes.data.encoding import AbstractEncoder, Function, Numbers, joined, names_in, require_alike
+from unbayes.data.encoding import AbstractEncoder, Function, joined, names_in, require_alike
 from unbayes.data.iceberg import IcebergReader, is_iceberg
 from unbayes.data.readers import (
     AbstractReader,
@@ -169,7 +170,7 @@ def _stretches(pieces: list[Piece]) -> tuple[Stretch, ...]:
 def scan(
     data: Any,
     *,
-    columns: Sequence[str] | AbstractEncoder | Callable[[Any], Any] | None = None,
+    columns: Sequence[str | Column] | AbstractEncoder | Callable[[Any], Any] | None = None,
     target: str | None = None,
     ids: str | None = None,
     where: Where | None = None,
@@ -189,8 +190,8 @@ def scan(
         called for every pass; batches are tables, or records as the model takes them.
     columns
         Of a table: the names of the inputs, in the model's order, by default all but the target and `ids`;
-        or `Columns`, which know how training encoded them; or a function from a piece of the table, an Arrow
-        record batch, to records as the model takes them.
+        or the `Columns` of training, which encode them as they were; or a function from a piece of the
+        table, an Arrow record batch, to records as the model takes them.
     target
         Name of the target; without one, records are inputs alone.
     ids
@@ -207,19 +208,20 @@ def scan(
     """
     if not isinstance(batch_rows, int) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a number of records, at least 1, got {batch_rows!r}")
-    reader = _reader(data, where, format, storage_options, ids)
+    reader = reader_of(data, where, format, storage_options, ids)
     found = Scan(reader, _encoder(reader, columns, target, ids, where), ids, batch_rows)
     types = {} if found.encoder is None else found.encoder.types
     return dataclasses.replace(found, reader=reader.prepared(found.columns, types))
 
 
-def _reader(
+def reader_of(
     data: Any,
     where: Any,
     format: str | None,
     storage_options: dict[str, Any] | None,
     ids: str | None,
 ) -> AbstractReader:
+    """What reads such data, as `scan` takes them."""
     conditions = conditions_of(where)
     # Identifiers such as 007 are words, whatever they look like.
     words = {name for name, operator, _ in conditions if operator == "named"} | {ids or ""}
@@ -263,12 +265,15 @@ def _encoder(
     if isinstance(columns, str):
         raise Refused("columns must be a list of names, got one name; give [name]")
     if columns is not None:
-        return Numbers(tuple(columns), target)
-    if reader.names is None:
-        return None if target is None else Numbers(None, target)
+        return Columns(columns, target)
+    others = others_of(reader.names, target, ids, where)
+    return Columns(others, target) if others or target is not None else None
+
+
+def others_of(names: Sequence[str] | None, target: str | None, ids: str | None, where: Any) -> list[str]:
+    """Of all columns those that are not the target, identifiers, or in a condition."""
     used = {target, ids, *(name for name, _, _ in conditions_of(where))}
-    others = tuple(name for name in reader.names if name not in used)
-    return Numbers(others or None, target)
+    return [name for name in names or () if name not in used]
 
 
 def is_source(value: Any) -> bool:

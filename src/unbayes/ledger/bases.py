@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbayes._replace import replacing
+from unbayes.data.columns import Columns
 from unbayes.ledger.desk import Desk
 from unbayes.ledger.entities import Model, ModelSettings, Request, Version
 from unbayes.ledger.errors import Conflict, LedgerError
@@ -38,7 +39,7 @@ def register(
     progress: AbstractProgress | None = None,
 ) -> None:
     """Make a trained model version 1 of a name."""
-    from unbayes.data.choosing import noted_columns
+    from unbayes.data.choosing import told_columns
     from unbayes.ledger import solving
 
     if not name or len(name) > 200 or not name.isprintable():
@@ -47,18 +48,12 @@ def register(
     with (progress or Silent()).track("registering", 2) as advance:
         data = solving.read_model_file(file)
         with solving.opened(data) as base:
-            noted_inputs, noted_target = noted_columns(base.saved.notes or {})
+            told = told_columns(base.saved.notes or {}, inputs, target)
             taken, findings = base.inputs, _findings(base)
-        columns = find_columns(
-            inputs if inputs is not None or taken is None else noted_inputs,
-            target or noted_target,
-            ids,
-            taken,
-            str(file),
-        )
+        columns = find_columns(*told, ids, taken, str(file))
         advance(1, "sealing the model")
         with desk.writing() as store:
-            model_id = store.add_model(name, dataclasses.asdict(columns), dataclasses.asdict(settings))
+            model_id = store.add_model(name, columns.to_json(), dataclasses.asdict(settings))
             add_version(desk, store, model_id, name, 1, BASE, 1, data, findings=findings)
             store.note(Happening(EventKind.MODEL_REGISTERED, name, version=1))
         advance(1, "")
@@ -120,7 +115,7 @@ def current_file(desk: Desk, name: str) -> tuple[Version, bytes]:
     if version.kind == DERIVED:
         return version, data
     with solving.opened(data) as base:
-        return version, solving.to_bytes(base.saved._replace(memory=None, notes=None))
+        return version, solving.to_bytes(solving.bare(base.saved))
 
 
 def serve_model(desk: Desk, name: str, out: Path) -> Version:
@@ -143,10 +138,16 @@ def rebase(desk: Desk, name: str, file: Path, progress: AbstractProgress | None 
         data = solving.read_model_file(file)
         with solving.opened(data) as base:
             notes, taken, findings = base.saved.notes or {}, base.inputs, _findings(base)
+            own = base.saved.columns
         with desk.reading() as store:
             model = store.model(name)
-        if (len(model.columns.inputs) if taken is not None else None) != taken:
-            asked = len(model.columns.inputs)
+        asked, before = model.columns.width, Columns(model.columns.inputs, model.columns.target)
+        if own != before and not (before.is_plain and (own is None or own.is_plain)):
+            raise LedgerError(
+                f"{file} must encode its columns as {name} does, as requests that wait are encoded: "
+                "train with the same Columns, and save them with the model"
+            )
+        if taken is not None and asked != taken:
             raise LedgerError(f"{file} must take the {asked} inputs of {name}, got {taken}")
         advance(1, "sealing the model")
         version = _rebase(desk, name, data, findings, notes)
@@ -177,7 +178,7 @@ def refine(desk: Desk, name: str, remaining: Path, progress: Any = None) -> Vers
         with solving.opened(data, model) as base:
             shown = ShownProgress(desk, model, epoch, progress)
             refined = base.refined(base.saved, records, shown)
-            new = solving.to_bytes(refined._replace(notes=None))
+            new = solving.to_bytes(solving.bare(refined)._replace(memory=refined.memory))
             findings = _findings(dataclasses.replace(base, saved=refined))
         return _replace_base(desk, model, epoch, REFINED, new, findings, set(listed.requests))
 

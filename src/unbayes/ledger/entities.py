@@ -99,7 +99,7 @@ class Model:
         fields = dict(row._mapping)
         columns, progress = json.loads(fields.pop("columns")), fields.pop("progress")
         settings = ModelSettings(**json.loads(fields.pop("settings")))
-        table = TableColumns(tuple(columns["inputs"]), columns["target"], columns["ids"])
+        table = TableColumns(**columns)
         work = None if progress is None else json.loads(progress)
         return cls(columns=table, settings=settings, progress=work, **fields)
 

@@ -167,10 +167,10 @@ def _end(store: Store, request: Request, state: RequestState, kind: EventKind, d
 
 def _content(desk: Desk, model: Model, submission: Submission) -> str:
     """A keyed digest of what was asked for, by which a repetition is known."""
-    width = len(model.columns.numbers)
+    width = model.columns.width + 1
     if submission.records.numbers.shape[1] != width:
         raise LedgerError(
-            f"rows must have the {width} columns of {model.name} ({', '.join(model.columns.numbers)}), "
+            f"rows must have the {width} columns of {model.name} ({', '.join(model.columns.columns)}), "
             f"got {submission.records.numbers.shape[1]}"
         )
     whole = hashlib.sha256(submission.subject.encode() + b"\0" + submission.records.to_bytes())

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbayes.data.choosing import require_found
-from unbayes.data.encoding import BadRow, numbers_of
 from unbayes.data.names import names_of
 from unbayes.data.readers import AbstractReader, Piece, has_arrow_stream
-from unbayes.data.refusal import Refused
-from unbayes.data.scan import Scan, scan
+from unbayes.data.refusal import BadRow, Refused
+from unbayes.data.scan import Scan, reader_of
 from unbayes.data.source import BATCH_ROWS
 from unbayes.ledger.errors import NotFound
 from unbayes.ledger.records import Records, TableColumns
@@ -48,22 +47,19 @@ class Lookup:
     def find(self, people: Sequence[str], columns: TableColumns) -> dict[str, Records]:
         """The records of each of these people, found in one pass; who has none is not in it."""
         condition = (self.person, "named", list(people))
-        found = by_person(self._scan(columns, condition), columns, self.person)
+        found = _by_person(self._reader(columns, condition), columns, self.person)
         return {who: found[who] for who in people if who in found}
 
     def require(self, columns: TableColumns | None = None) -> None:
         """Refuse a place that cannot be read, or lacks columns of a model."""
-        source, numbers = self._scan(columns, None), [] if columns is None else _names(columns)
-        _require_columns(source.reader, [*numbers, self.person])
+        self._reader(columns, None)
 
-    def _scan(self, columns: TableColumns | None, condition: Any) -> Scan:
-        return scan(
-            self.place,
-            where=condition,
-            ids=None if columns is None else columns.ids,
-            format=self.format,
-            storage_options=self.storage_options,
-        )
+    def _reader(self, columns: TableColumns | None, condition: Any) -> AbstractReader:
+        ids, types = (None, {}) if columns is None else (columns.ids, columns.types)
+        reader = reader_of(self.place, condition, self.format, self.storage_options, ids)
+        wanted = [*([] if columns is None else _names(columns)), self.person]
+        _require_columns(reader, wanted)
+        return reader.prepared(list(dict.fromkeys(wanted)), types)
 
 
 def records_of(rows: "Records | Lookup | Scan | Path", subject: str, columns: TableColumns) -> Records:
@@ -82,8 +78,12 @@ def records_of(rows: "Records | Lookup | Scan | Path", subject: str, columns: Ta
 
 def by_person(source: Scan, columns: TableColumns, person: str) -> dict[str, Records]:
     """All records of a source, by the person that a column names, in the order of their first rows."""
+    return _by_person(source.reader, columns, person)
+
+
+def _by_person(reader: AbstractReader, columns: TableColumns, person: str) -> dict[str, Records]:
     rows = _Rows(columns, person)
-    rows.read(source.reader)
+    rows.read(reader)
     rows_of: dict[str, list[int]] = {}
     for row, who in enumerate(rows.people):
         rows_of.setdefault(who, []).append(row)
@@ -115,11 +115,9 @@ class _Rows:
                 self._add(piece.content)
 
     def _add(self, table: Any) -> None:
-        import numpy as np
-
         if not has_arrow_stream(table):
             raise Refused("a table with the model's columns is needed, but these are records without names")
-        self._numbers.append(np.stack([numbers_of(table, name) for name in self.columns.numbers], axis=1))
+        self._numbers.append(self.columns.matrix([table]))
         self.ids += _words(table, self.columns.ids)
         if self.person is not None:
             self.people += _words(table, self.person)
@@ -133,7 +131,7 @@ class _Rows:
 
 
 def _names(columns: TableColumns) -> list[str]:
-    return [*columns.numbers, columns.ids]
+    return [*columns.columns, columns.ids]
 
 
 def _words(table: Any, column: str) -> list[str]:

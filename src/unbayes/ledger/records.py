@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbayes.data.choosing import choose_columns, require_found
+from unbayes.data.columns import Column, Columns
 from unbayes.data.names import names_of
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import AbstractRows, open_rows
@@ -16,27 +17,25 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class TableColumns:
-    """What the columns of a table are called that holds records of a model.
+class TableColumns(Columns):
+    """The columns of a table that holds records of a model.
 
     Attributes
     ----------
-    inputs
-        In the model's order; empty for a model whose records are one column of outcomes.
-    target
-        The outcome.
     ids
-        Names each record, once.
+        The column that names each record, once.
     """
 
-    inputs: tuple[str, ...]
-    target: str
-    ids: str
+    ids: str = ""
 
-    @property
-    def numbers(self) -> list[str]:
-        """Inputs, then the target."""
-        return [*self.inputs, self.target]
+    def __init__(self, inputs: Any, target: Any, ids: str):
+        super().__init__(inputs, target)
+        object.__setattr__(self, "ids", ids)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as a dict that JSON takes."""
+        form = super().to_json()
+        return {"inputs": form["columns"], "target": form["target"], "ids": self.ids}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,14 +83,14 @@ class Records:
     def of_table(cls, path: Path, columns: TableColumns) -> "Records":
         """Records from a CSV or Parquet file."""
         table = _open(path, columns)
-        return cls(tuple(table.words(columns.ids)), table.numbers(columns.numbers))
+        return cls(tuple(table.words(columns.ids)), table.encoded(columns))
 
     @classmethod
     def by_subject(cls, path: Path, columns: TableColumns, subject: str) -> "Iterator[tuple[str, Records]]":
         """The records of each person, named by the column `subject`, in the order of their first row."""
         table = _open(path, columns)
         require_found([subject], table.names, str(path))
-        everyone = cls(tuple(table.words(columns.ids)), table.numbers(columns.numbers))
+        everyone = cls(tuple(table.words(columns.ids)), table.encoded(columns))
         rows_of: dict[str, list[int]] = {}
         for row, person in enumerate(table.words(subject)):
             rows_of.setdefault(person, []).append(row)
@@ -125,21 +124,25 @@ class Records:
 
 
 def find_columns(
-    inputs: Sequence[str] | None, target: str | None, ids: str, taken: int | None, place: str
+    inputs: Sequence[str | Column] | None,
+    target: str | Column | None,
+    ids: str,
+    taken: int | None,
+    place: str,
 ) -> TableColumns:
     """The columns of a model's tables; where the inputs are not named, a sentence asks for them."""
     if target is None:
         raise Refused(f"{place} does not say which columns its records have; name them by inputs and target")
     if taken is not None and inputs is None:
         raise Refused(f"{place} does not name the {taken} columns of its inputs; name them by inputs")
-    if ids in (*(inputs or ()), target):
+    chosen = Columns(() if taken is None else inputs, target)
+    if ids in chosen.columns:
         raise Refused(f"ids must be a column of its own, but {ids} is an input or the target")
-    named = None if taken is None else list(inputs or [])
-    chosen = choose_columns([*(named or []), target], taken, named, target, place)
-    return TableColumns(tuple(chosen.inputs), chosen.target, ids)
+    choose_columns(chosen.columns, taken, None if taken is None else chosen.inputs, chosen.target, place)
+    return TableColumns(chosen.inputs, chosen.target, ids)
 
 
 def _open(path: Path, columns: TableColumns) -> AbstractRows:
     table = open_rows(path)
-    require_found([*columns.numbers, columns.ids], table.names, str(path))
+    require_found([*columns.columns, columns.ids], table.names, str(path))
     return table

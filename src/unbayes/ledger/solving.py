@@ -56,8 +56,10 @@ class Base:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What nobody can check of what is taken out of it."""
-        return () if self.roster is not None else (NO_ROSTER,)
+        """What nobody can check of what is taken out of it, or stays as it was."""
+        columns = self.saved.columns
+        unknown = () if self.roster is not None else (NO_ROSTER,)
+        return unknown if columns is None else (*unknown, *columns.caveats)
 
     def require_rows(self, records: Records) -> None:
         """Refuse, by ValueError, rows that the model does not take."""
@@ -122,7 +124,7 @@ class Base:
 
     def without(self, result: Unlearned) -> bytes:
         """The file of the recovered belief: belief and model, no memory."""
-        return to_bytes(self.saved._replace(posterior=result.posterior, memory=None, notes=None))
+        return to_bytes(bare(self.saved._replace(posterior=result.posterior)))
 
     def refined(self, start: Saved, remaining: Records, progress: AbstractProgress | None) -> Saved:
         """The belief of a version, trained on with the remaining records."""
@@ -160,6 +162,11 @@ def read_model_file(path: Path) -> bytes:
     except UnreadableFile as error:
         raise Refused(f"{path} cannot be registered: {error}") from error
     return data
+
+
+def bare(saved: Saved) -> Saved:
+    """Belief, model and columns alone, for predictions."""
+    return saved._replace(memory=None, notes=None if saved.columns is None else saved.columns.to_json())
 
 
 def digest(data: bytes) -> str:

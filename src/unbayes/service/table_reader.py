@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from unbayes.data.choosing import require_found
+from unbayes.data.columns import Columns
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import PARQUET_MAGIC, AbstractRows, CSVRows, ParquetRows
 
@@ -67,13 +68,14 @@ class ArrowRows(ParquetRows):
 
 def read(data: bytes, asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Identifiers, people and numbers of a table."""
-    subject = asked["subject"]
-    words = [asked["ids"], *([] if subject is None else [subject])]
-    table = _open(data, [*asked["numbers"], *words], asked["most_rows"])
+    form, subject = asked["columns"], asked["subject"]
+    columns = Columns(form["inputs"], form["target"])
+    words = [form["ids"], *([] if subject is None else [subject])]
+    table = _open(data, [*columns.columns, *words], asked["most_rows"])
     found = [table.words(name) for name in words]
     if any(len(word) > LONGEST_WORD for column in found for word in column):
         raise Refused(f"the words of the table must have at most {LONGEST_WORD} characters")
-    numbers = table.numbers(asked["numbers"]).astype("<f8").tobytes()
+    numbers = table.encoded(columns).astype("<f8").tobytes()
     return {"ids": found[0], "subjects": None if subject is None else found[1]}, numbers
 
 

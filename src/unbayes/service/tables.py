@@ -65,8 +65,7 @@ class TableReaders:
         import numpy as np
 
         asked = {
-            "numbers": columns.numbers,
-            "ids": columns.ids,
+            "columns": columns.to_json(),
             "subject": subject,
             "most_rows": self._settings.most_rows,
         }

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unbayes.data.choosing import noted_columns
+from unbayes.data.columns import Columns
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
@@ -23,6 +25,12 @@ class Saved(NamedTuple):
     memory: Memory | None
     notes: dict[str, Any] | None
 
+    @property
+    def columns(self) -> Columns | None:
+        """The columns of tables of its records, as training encoded them; None where none were noted."""
+        inputs, target = noted_columns(self.notes or {})
+        return None if inputs is target is None else Columns(inputs, target)
+
 
 def save(
     path: Place,
@@ -30,6 +38,7 @@ def save(
     model: AbstractModel | None = None,
     *,
     memory: Memory | None = None,
+    columns: Columns | None = None,
     notes: dict[str, Any] | None = None,
 ) -> None:
     """Write a posterior, the model that it belongs to, and what training kept besides, to one file.
@@ -46,11 +55,15 @@ def save(
         Built from the library's own classes; the posterior's parameters must be finite.
     memory
         What unlearning may use, `trained.memory`. A coreset in it is training data, and then so is the file.
+    columns
+        The `Columns` of the training records, by which records to erase are found in tables and encoded. They
+        are written in the clear, categories too, and go into the notes: names alone can be given there as
+        ``{"columns": ["age", "dose"], "target": "healed"}``, the inputs in the model's order.
     notes
         Whatever JSON can hold: how many records there were, how well training converged. The command
-        `unbayes erase` finds the columns of a table by ``{"columns": ["age", "dose"], "target": "healed"}``,
-        the inputs in the model's order, and adds what it erased under "erasures".
+        `unbayes erase` adds what it erased under "erasures".
     """
+    notes = _with_columns(notes, columns, model)
     arrays: dict[str, np.ndarray] = {}
     tree = {
         "posterior": describe(posterior, "posterior", arrays),
@@ -151,6 +164,22 @@ def _require_roots(posterior, model, memory, arrays: dict[str, np.ndarray], erro
     parts = {n: a for n, a in arrays.items() if n.startswith(("posterior.", "memory.")) and n not in infinite}
     _require_finite(parts, error)
     check_fit(posterior, model, memory, error)
+
+
+def _with_columns(
+    notes: dict[str, Any] | None, columns: Columns | None, model: AbstractModel | None
+) -> dict[str, Any] | None:
+    """The notes, which tell the columns; refuses those that do not fit the model."""
+    if columns is None:
+        return notes
+    if not isinstance(columns, Columns):
+        raise TypeError(f"columns must be Columns, got {type(columns).__name__}")
+    if not {"columns", "target"}.isdisjoint(notes or {}):
+        raise ValueError('notes must not hold "columns" or "target" where columns are given')
+    features = getattr(model, "features", None)
+    if features is not None:
+        columns.require_width(features.inputs)
+    return {**(notes or {}), **columns.to_json()}
 
 
 def _require_notes(notes: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from unbayes.data.scan import scan
 from unbayes.models import ClassPredictive, NormalPredictive
 from unbayes.storage import load
 from unbayes.storage.archive import read_archive
@@ -61,10 +62,16 @@ class Predictor:
         return answer
 
     def _array(self, table: Any) -> np.ndarray:
+        columns = self.saved.columns
         if self.inputs is not None and hasattr(table, "columns"):
             if missing := [name for name in self.inputs if name not in table.columns]:
                 raise ValueError(f"the inputs must have the columns {', '.join(missing)}")
-            table = table[self.inputs]
+            if columns is None or columns.is_plain:
+                table = table[self.inputs]
+            else:
+                table = np.concatenate(
+                    [each.records for each in scan(table, columns=columns.inputs).batches()]
+                )
         return np.asarray(table, np.float64 if self._has_doubles else np.float32)
 
 

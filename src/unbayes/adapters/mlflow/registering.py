@@ -111,7 +111,7 @@ def _read(source: "Ledger | Client", model: str) -> Found:
         numbers = [each.number for each in requests if each.version == version.number]
     else:
         version, data = source.current_file(model)
-        inputs = source.model(model).columns.inputs
+        inputs = [each.name for each in source.model(model).columns.inputs]
         requests = source.requests(model, states=TAKEN_OUT, limit=None)
         numbers = [each.id for each in requests if each.version == version.number]
     reports = {}

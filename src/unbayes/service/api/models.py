@@ -125,8 +125,8 @@ def _describe(ledger: Ledger, settings: ServiceSettings, model: Model) -> ModelA
     return ModelAnswer(
         name=model.name,
         registered=model.registered,
-        inputs=list(model.columns.inputs),
-        target=model.columns.target,
+        inputs=[each.name for each in model.columns.inputs],
+        target=model.columns.columns[-1],
         ids=model.columns.ids,
         settings=dataclasses.asdict(model.settings),
         current=of_version(ledger.current(model.name), model.head),

@@ -110,7 +110,7 @@ def _records(request: Request, form: Form, model: Model) -> Records:
 def header(model: Model) -> str:
     """The line that names the columns of a model's tables."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow([model.columns.ids, *model.columns.numbers])
+    csv.writer(line, lineterminator="").writerow([model.columns.ids, *model.columns.columns])
     return line.getvalue()
 
 
