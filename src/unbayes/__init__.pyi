@@ -4,6 +4,7 @@ from ._numerics.programs import keep_programs as keep_programs
 from ._version import __version__ as __version__
 from .data.columns import Column as Column
 from .data.columns import Columns as Columns
+from .data.deleted import scan_deleted as scan_deleted
 from .data.scan import Scan as Scan
 from .data.scan import scan as scan
 from .ledger import Ledger as Ledger

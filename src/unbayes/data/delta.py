@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -171,17 +171,21 @@ class DeltaReader(FileReader):
 
 
 def read_delta(
-    data: Any, conditions: tuple[Condition, ...], storage_options: dict[str, Any] | None
+    data: Any,
+    conditions: tuple[Condition, ...],
+    storage_options: dict[str, Any] | None,
+    *,
+    without: Collection[str] = (),
 ) -> DeltaReader:
-    """The files of a table, as far as their statistics allow records that are wanted."""
+    """The files of a table, as far as statistics allow records that are wanted; not those in `without`."""
     import pyarrow
 
     table = open_table(data, storage_options)
     require_readable(table)
     name = name_of(table)
     try:
-        reader = _read(table, conditions)
-        kept = _kept(table)
+        reader = _read(table, conditions, without)
+        kept = marks_of(table)
     except (Refused, pyarrow.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError) or isinstance(error.__cause__, FileNotFoundError):
             raise Refused(
@@ -194,7 +198,7 @@ def read_delta(
     return DeltaReader(files, reader.schema, conditions, True, marks)
 
 
-def _read(table: "DeltaTable", conditions: tuple[Condition, ...]) -> FileReader:
+def _read(table: "DeltaTable", conditions: tuple[Condition, ...], without: Collection[str]) -> FileReader:
     """What of the files may hold records that are wanted."""
     from pyarrow import dataset
 
@@ -203,6 +207,8 @@ def _read(table: "DeltaTable", conditions: tuple[Condition, ...]) -> FileReader:
     kind = dataset.ParquetFileFormat()
     plain, views = [], []
     for path, partition in _files(table, conditions, schema):
+        if path in without:
+            continue
         file = kind.make_fragment(path, filesystem, expression_of(partition, schema))
         (views if has_views(file, conditions) else plain).append(file)
     files = dataset.FileSystemDataset(plain, schema, kind, filesystem)
@@ -211,7 +217,14 @@ def _read(table: "DeltaTable", conditions: tuple[Condition, ...]) -> FileReader:
     return dataclasses.replace(reader, files=(*reader.files, *others))
 
 
-def _kept(table: "DeltaTable") -> "dict[str, pyarrow.BooleanArray]":
+def paths_of(table: "DeltaTable") -> list[str]:
+    """Paths of the files, from its folder."""
+    import pyarrow
+
+    return [unquote(path) for path in pyarrow.table(table.get_add_actions())["path"].to_pylist()]
+
+
+def marks_of(table: "DeltaTable") -> "dict[str, pyarrow.BooleanArray]":
     """Of files with a deletion vector, by their paths: which rows there still are."""
     import pyarrow
 

@@ -206,9 +206,17 @@ def scan(
     batch_rows
         Records of a batch.
     """
+    return scan_of(
+        reader_of(data, where, format, storage_options, ids), columns, target, ids, where, batch_rows
+    )
+
+
+def scan_of(
+    reader: AbstractReader, columns: Any, target: str | None, ids: str | None, where: Any, batch_rows: int
+) -> Scan:
+    """Of what a reader reads, as `scan` does."""
     if not isinstance(batch_rows, int) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a number of records, at least 1, got {batch_rows!r}")
-    reader = reader_of(data, where, format, storage_options, ids)
     found = Scan(reader, _encoder(reader, columns, target, ids, where), ids, batch_rows)
     types = {} if found.encoder is None else found.encoder.types
     return dataclasses.replace(found, reader=reader.prepared(found.columns, types))
