@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import unbayes as ub
+from problems import KEY, logistic, take
 from unbayes.metrics import agreement, entropy, information, parameter_kl, predictive_kl
 from unbayes.models import linear_regression, logistic_regression, poisson_regression, softmax_regression
 from unbayes.posteriors import DiagonalGaussian, FullGaussian, Table, gaussian_kl
@@ -139,3 +142,34 @@ def test_proposition_1_for_real_numbers(p, q):
 def test_proposition_1_for_counts(mean):
     p, q = (DiagonalGaussian([mean + shift, 0.2], [0.8, 0.5]) for shift in (0.0, 0.05))
     predictions_are_no_further_apart_than_parameters(poisson_regression(1), p, q)
+
+
+def of_batches(size, records):
+    """The same records in pieces."""
+    first = range(0, len(jax.tree.leaves(records)[0]), size)
+    return ub.scan(lambda: (take(records, slice(i, i + size)) for i in first), batch_rows=50)
+
+
+@pytest.mark.parametrize("size", [7, 200])
+def test_records_of_a_source_are_compared_as_in_memory(size):
+    problem = logistic()
+    p, q = (
+        ub.fit(problem.model, records, key=KEY).posterior for records in (problem.full, problem.remaining)
+    )
+    x, _ = problem.full
+    whole = predictive_kl(p, q, problem.model, x)
+    for records in (x, problem.full):
+        found = predictive_kl(p, q, problem.model, of_batches(size, records))
+        np.testing.assert_allclose(found, whole, rtol=1e-9)
+    assert agreement(p, q, problem.model, of_batches(size, problem.full)) == pytest.approx(
+        agreement(p, q, problem.model, x), rel=1e-12
+    )
+
+
+def test_a_source_that_holds_nothing_or_what_no_model_takes_is_refused():
+    problem = logistic()
+    prior = ub.FullGaussian.standard(3, jnp.float64)
+    with pytest.raises(ValueError, match="inputs must hold at least one record"):
+        agreement(prior, prior, problem.model, lambda: iter([]))
+    with pytest.raises(ValueError, match=r"batch 0 \(batch 0 as given, rows 0 to 1\): .*shape"):
+        agreement(prior, prior, problem.model, lambda: iter([np.ones((2, 5))]))

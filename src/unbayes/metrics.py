@@ -1,12 +1,17 @@
 """How far two posteriors are apart."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from unbayes._validation import require_precision
+from unbayes.data.scan import as_source, is_source
+from unbayes.data.source import AbstractTask, Batch
+from unbayes.inference.passes import filled
 from unbayes.models import ClassPredictive, LinearModel
 from unbayes.posteriors import (
     AbstractExponentialFamily,
@@ -63,15 +68,14 @@ def predictive_kl(
     model
         The model of both.
     inputs
-        Raw inputs, shape (n, k): those of D_e, or of D_r.
+        Raw inputs, shape (n, k): those of D_e, or of D_r. Or where they come from, such as a `scan`, which is
+        read once, a few batches at a time; of records with targets, these are left out.
     key, draws
         Where the predictive distribution has to be sampled; both sides share the key, so that most of the
         noise cancels.
     """
     require_precision(first=first, second=second, model=model)
-    p = model.predictive(first, inputs, key=key, draws=draws)
-    q = model.predictive(second, inputs, key=key, draws=draws)
-    return PredictiveKL(_spread(p.kl(q)), _spread(q.kl(p)))
+    return PredictiveKL(*_Comparison(first, second, model, key, draws, _both_ways).over(inputs))
 
 
 def parameter_kl(
@@ -100,13 +104,10 @@ def agreement(
     key: PRNGKeyArray | None = None,
     draws: int = 1000,
 ) -> float:
-    """Share of inputs at which both posteriors predict the same class."""
+    """Share of inputs at which both posteriors predict the same class; arguments as for `predictive_kl`."""
     require_precision(first=first, second=second, model=model)
-    one = model.predictive(first, inputs, key=key, draws=draws)
-    other = model.predictive(second, inputs, key=key, draws=draws)
-    if not isinstance(one, ClassPredictive):
-        raise TypeError("model must predict classes: numbers rarely agree to the last digit")
-    return float((one.decision() == other.decision()).mean())
+    (share,) = _Comparison(first, second, model, key, draws, _decisions).over(inputs)
+    return share.mean
 
 
 def entropy(
@@ -128,6 +129,60 @@ def information(
     require_precision(remaining=remaining, full=full)
     after, before = entropy(remaining, key=key), entropy(full, key=key)
     return Estimate(after.value - before.value, (after.error**2 + before.error**2) ** 0.5)
+
+
+class _Comparison(eqx.Module, AbstractTask):
+    """Of numbers that two predictions give at each input: how many, their sum, that of their squares."""
+
+    first: AbstractPosterior
+    second: AbstractPosterior
+    model: LinearModel
+    key: PRNGKeyArray | None
+    draws: int
+    compare: Callable[[Any, Any], tuple[Float[Array, " n"], ...]]
+
+    def over(self, inputs: Any) -> tuple[Spread, ...]:
+        """How these numbers spread over all inputs."""
+        if not is_source(inputs):
+            return tuple(_spread(values) for values in self._at(inputs))
+        found = as_source(inputs).total(self)
+        if found is None:
+            raise ValueError("inputs must hold at least one record, got none")
+        return tuple(_spread_of(*sums) for sums in found)
+
+    def of(self, batch: Batch) -> tuple[tuple[int, float, float], ...]:
+        """Of a batch."""
+        records = filled(batch)
+        with batch.named():
+            found = self._at(records[0] if isinstance(records, tuple) else records)
+        values = [np.asarray(each, np.float64)[: batch.size] for each in found]
+        return tuple((batch.size, float(each.sum()), float((each**2).sum())) for each in values)
+
+    def add(self, left, right):
+        """Sums add up."""
+        return tuple(
+            tuple(a + b for a, b in zip(*both, strict=True)) for both in zip(left, right, strict=True)
+        )
+
+    def _at(self, inputs: Any) -> tuple[Float[Array, " n"], ...]:
+        p = self.model.predictive(self.first, inputs, key=self.key, draws=self.draws)
+        q = self.model.predictive(self.second, inputs, key=self.key, draws=self.draws)
+        return self.compare(p, q)
+
+
+def _both_ways(p, q) -> tuple[Float[Array, " n"], ...]:
+    return p.kl(q), q.kl(p)
+
+
+def _decisions(p, q) -> tuple[Float[Array, " n"], ...]:
+    if not isinstance(p, ClassPredictive):
+        raise TypeError("model must predict classes: numbers rarely agree to the last digit")
+    return ((p.decision() == q.decision()).astype(jnp.result_type(float)),)
+
+
+def _spread_of(records: int, total: float, squares: float) -> Spread:
+    mean = total / records
+    return Spread(mean, max(squares / records - mean**2, 0.0) ** 0.5)
 
 
 @eqx.filter_jit

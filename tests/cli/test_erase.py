@@ -445,3 +445,46 @@ def test_rows_are_encoded_as_training_records_were(unbayes, refused, encoded, te
     assert "column zone must be one of the categories" in refused(
         "erase", path, text(rows.replace("eu", "secret").replace("us", "secret")), "--out", out
     )
+
+
+def test_rows_are_taken_from_wherever_they_are(unbayes, refused, files, tmp_path, out):
+    """A folder, a pattern or a Delta table; of these, the records that meet a condition."""
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    write_deltalake = pytest.importorskip("deltalake", reason="needs the extra delta").write_deltalake
+    from pyarrow import csv, parquet
+
+    x, y = files.problem.full
+    everybody = pyarrow.table(
+        {"healed": y, "age": x[:, 0], "who": np.arange(150) // 3, "dose": x[:, 1], "id": np.arange(150)}
+    )
+    (tmp_path / "all").mkdir()
+    for part in range(3):
+        csv.write_csv(everybody.slice(50 * part, 50), tmp_path / f"{part}.csv")
+        parquet.write_table(everybody.slice(50 * part, 50), tmp_path / f"all/{part}.parquet")
+    write_deltalake(tmp_path / "delta", everybody)
+    expected = ub.unlearn(
+        files.trained.posterior, files.problem.model, (x[:6], y[:6]), memory=files.trained.memory, key=KEY
+    )
+    for place in ("all", "all/*.parquet", "?.csv", "delta", "0.csv"):
+        done = unbayes("erase", files.full, tmp_path / place, "--out", out, "--where", "who in 0,1")
+        assert done.exit_code == 0, done.output
+        np.testing.assert_allclose(ub.load(out).posterior.mean, expected.posterior.mean, rtol=1e-8)
+    several = ("--where", "who < 4", "--where", "id <= 5")
+    unbayes("erase", files.full, tmp_path / "delta", "--out", out, *several)
+    np.testing.assert_allclose(ub.load(out).posterior.mean, expected.posterior.mean, rtol=1e-8)
+    unnamed = (files.unnamed, tmp_path / "all", "--out", out, "--target", "healed", "--where", "who in 0,1")
+    assert "must have 2 columns besides the target healed, got 3 (age, dose, id)" in refused(
+        "erase", *unnamed
+    )
+    assert unbayes("erase", *unnamed, "--ids", "id").exit_code == 10, "it has no memory"
+    for arguments, reason in (
+        ((tmp_path / "all", "--where", "who is 0"), "a condition must be like"),
+        ((tmp_path / "all", "--where", "town == x"), "which have no town"),
+        ((tmp_path / "all", "--where", "who == 99"), "must hold at least one record, got none"),
+        ((tmp_path / "all", "--no-header"), "--no-header is for one CSV file"),
+        ((tmp_path / "none*",), "must match some files, but matches none"),
+    ):
+        assert reason in refused("erase", files.full, *arguments, "--out", out)
+    inside = tmp_path / "all/0.parquet"
+    for place in ("all", "all/*.parquet"):
+        assert "which holds the records" in refused("erase", files.full, tmp_path / place, "--out", inside)

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unbayes.cli.files import MODEL, Opened, open_file
+from unbayes.cli.records import Asked, is_among, read_records
 from unbayes.cli.refusal import refusals
-from unbayes.data.choosing import choose_columns, parse_names, require_found, told_columns
+from unbayes.data.choosing import parse_names
 from unbayes.data.refusal import Refused, reason
-from unbayes.data.rows import open_rows
+from unbayes.data.where import read_condition
 from unbayes.trust import TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from unbayes import Unlearned
-    from unbayes.data.columns import Column
     from unbayes.models import AbstractModel
     from unbayes.storage import Saved
 
@@ -50,11 +48,20 @@ STACKED = (
 
 def erase(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The saved model, as it was trained.")],
-    rows: Annotated[Path, typer.Argument(metavar="ROWS", help="The records to erase: CSV or Parquet.")],
+    rows: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROWS", help="The records to erase: a file, folder, pattern, address or Delta table."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="File to write.")],
     target: Annotated[str | None, typer.Option(help="The target column.", metavar="COLUMN")] = None,
     inputs: Annotated[
         str | None, typer.Option(help="The input columns, in the model's order.", metavar="A,B,…")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help='Of ROWS only these: "customer in 17,35"; may be repeated.'),
     ] = None,
     no_header: Annotated[
         bool, typer.Option("--no-header", help="The CSV has no header: columns are 0, 1, ….")
@@ -86,6 +93,8 @@ def erase(
 
     Columns go by name: those that the notes in FILE name, or those of
     --inputs and --target. Without either, all but the target are inputs.
+    Where training encoded its columns, as the notes say, they are encoded
+    the same way.
 
     Exit codes:
     0 the result is trusted
@@ -98,7 +107,9 @@ def erase(
         opened = open_file(file, MODEL)
         earlier, saved = opened.erasures, _load(opened)
         _require_writable(out, file, rows, force)
-        erased, named = _read_records(saved, rows, parse_names(inputs), target, ids, has_header=not no_header)
+        conditions = [read_condition(each) for each in where or ()]
+        asked = Asked(rows, parse_names(inputs), target, ids, conditions, not no_header)
+        erased, named = read_records(saved, asked)
         if earlier:
             typer.echo(STACKED.format(file=file, number=len(earlier)), err=True)
         if no_memory:
@@ -169,45 +180,19 @@ def _unlearn(
         raise typer.Exit(NOTHING_RECOVERED) from error
 
 
-def _read_records(
-    saved: "Saved",
-    rows: Path,
-    inputs: "Sequence[str | Column] | None",
-    target: "str | Column | None",
-    ids: str | None,
-    *,
-    has_header: bool,
-) -> tuple[Any, list[str] | None]:
-    """The rows as the model takes them, a pair (inputs, targets) or the target alone, and identifiers."""
-    # None for a model whose records are one column of outcomes.
-    features = getattr(saved.model, "features", None)
-    taken = None if features is None else features.inputs
-    if has_header:
-        told, target = told_columns(saved.notes or {}, inputs, target)
-        inputs = inputs if taken is None else told
-    elif saved.columns is not None and not saved.columns.is_plain:
-        raise Refused("--no-header must be left out: the file says which columns are encoded, by their names")
-    table = open_rows(rows, has_header=has_header)
-    require_found([ids] if ids else [], table.names, str(rows))
-    columns = choose_columns([name for name in table.names if name != ids], taken, inputs, target, str(rows))
-    numbers = table.encoded(columns)
-    erased = numbers[:, 0] if taken is None else (numbers[:, :-1], numbers[:, -1])
-    return erased, None if ids is None else table.words(ids)
-
-
 def _model(saved: "Saved") -> "AbstractModel":
     assert saved.model is not None, "a file without a model was let through"
     return saved.model
 
 
-def _require_writable(out: Path, file: Path, rows: Path, force: bool) -> None:
+def _require_writable(out: Path, file: Path, rows: str, force: bool) -> None:
     """Refuse a place where the result cannot or should not go, before any long work."""
     try:
         if out.is_dir():
             raise Refused(f"--out must be a file, but {out} is a directory")
         if out.exists() and out.samefile(file) and not force:
             raise Refused(f"--out must be another file than {file}; --force replaces that")
-        if out.exists() and rows.exists() and out.samefile(rows):
+        if is_among(out, rows):
             raise Refused(f"--out must be another file than {rows}, which holds the records")
         # A link is followed, as it is in writing.
         with tempfile.TemporaryFile(dir=os.path.dirname(os.path.realpath(out))):

@@ -212,7 +212,12 @@ def scan(
 
 
 def scan_of(
-    reader: AbstractReader, columns: Any, target: str | None, ids: str | None, where: Any, batch_rows: int
+    reader: AbstractReader,
+    columns: Any,
+    target: str | None,
+    ids: str | None,
+    where: Any,
+    batch_rows: int = BATCH_ROWS,
 ) -> Scan:
     """Of what a reader reads, as `scan` does."""
     if not isinstance(batch_rows, int) or batch_rows < 1:

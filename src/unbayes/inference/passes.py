@@ -207,13 +207,18 @@ class AllAtOnce(AbstractSource):
 
 def encoded(model: AbstractModel, batch: Batch, name: str = "records") -> tuple[Any, Float[np.ndarray, " n"]]:
     """Evidence of a batch, filled up by its last record, and weights that count only the given ones."""
-    target = _filled_size(batch.size, batch.full)
-    records = batch.records
-    if extra := target - batch.size:
-        records = jax.tree.map(lambda leaf: _filled(np.asarray(leaf), extra), records)
+    records = filled(batch)
     with batch.named():
         evidence = model.encode(records, name)
-    return evidence, np.repeat(np.array([1, 0], model.dtype), [batch.size, extra])
+    return evidence, np.repeat(np.array([1, 0], model.dtype), [batch.size, count(records) - batch.size])
+
+
+def filled(batch: Batch) -> Any:
+    """Records of a batch, filled up by its last one."""
+    extra = _filled_size(batch.size, batch.full) - batch.size
+    if not extra:
+        return batch.records
+    return jax.tree.map(lambda leaf: _filled(np.asarray(leaf), extra), batch.records)
 
 
 def _filled_size(size: int, full: int) -> int:
