@@ -159,9 +159,22 @@ LIKELIHOODS = {
     ),
     ub.PoissonLikelihood: (LikelihoodExample(ub.PoissonLikelihood, [0.0, 1.0, 40.0]),),
     ub.SoftplusPoissonLikelihood: (LikelihoodExample(ub.SoftplusPoissonLikelihood, [0.0, 1.0, 40.0]),),
+    ub.HeteroscedasticLikelihood: (
+        LikelihoodExample(lambda: ub.HeteroscedasticLikelihood(0.7), [-3.0, 0.0, 2.5]),
+    ),
+    ub.IntegratedLikelihood: (
+        LikelihoodExample(
+            lambda: ub.IntegratedLikelihood(ub.GaussianLikelihood(0.7)), [[-3.0, 0.6], [0.0, 0.6]]
+        ),
+        LikelihoodExample(lambda: ub.IntegratedLikelihood(ub.ProbitLikelihood()), [[0.0, 0.0], [1.0, 2.5]]),
+        LikelihoodExample(
+            lambda: ub.IntegratedLikelihood(ub.BernoulliLikelihood()), [[0.0, 0.0], [1.0, 2.5]]
+        ),
+    ),
     ub.StudentTLikelihood: (LikelihoodExample(lambda: ub.StudentTLikelihood(0.7, 4.0), [-3.0, 0.0, 2.5]),),
 }
 
+LOCAL = ub.LocalFeatures(WHITENED, INPUTS[:2], [0.3, -1.0], [0.1, 0.2])
 FEATURES = {
     ub.RawFeatures: (Example(lambda: ub.RawFeatures(1)), Example(lambda: ub.RawFeatures(2, bias=False))),
     ub.CentredFeatures: (Example(lambda: ub.CentredFeatures(ub.RawFeatures(2), [3.0, -50.0])),),
@@ -172,6 +185,7 @@ FEATURES = {
         Example(lambda: ub.InducingInputs([[-1.0], [1.0]], ub.Matern(2.0, [1.2]))),
     ),
     ub.WhitenedInducingInputs: (Example(lambda: WHITENED),),
+    ub.LocalFeatures: (Example(lambda: LOCAL),),
 }
 
 KERNELS = {
@@ -186,6 +200,12 @@ MODELS = {
     ub.LinearModel: tuple(
         ModelExample(lambda model=model: model, (INPUTS, targets))
         for model, targets in LINEAR_MODELS.values()
+    ),
+    ub.BlockProcess: (
+        ModelExample(
+            lambda: ub.pitc_gp([[-1.0], [1.0]], ub.SquaredExponential(2.0, [1.2]), noise_scale=0.5),
+            (INPUTS, INPUTS[:, 0] ** 2, np.array([1, 0, 1, 1, 0])),
+        ),
     ),
     ub.DensityModel: (
         ModelExample(

@@ -9,11 +9,14 @@ import pytest
 from unbayes._numerics.quadrature import Nodes, gauss_hermite
 from unbayes.models import (
     BernoulliLikelihood,
+    HeteroscedasticLikelihood,
     InducingInputs,
     LinearModel,
     ProbitLikelihood,
+    RawFeatures,
     SquaredExponential,
     WhitenedInducingInputs,
+    fitc_gp,
     linear_regression,
     logistic_regression,
     poisson_regression,
@@ -40,6 +43,15 @@ MODELS = {
     "softmax": (softmax_regression(1, 3, bias=False), LABELS + 1),
     "dtc": (sparse_gp(**PROCESS), LABELS),
     "svgp": (sparse_gp(**PROCESS, conditional_variance=True), LABELS),
+    "fitc": (fitc_gp(**PROCESS), LABELS),
+    "noise": (
+        LinearModel(
+            RawFeatures(1, bias=False),
+            HeteroscedasticLikelihood(0.7),
+            DiagonalGaussian([0, 0], [1, 0.4]),
+        ),
+        LABELS - 0.3,
+    ),
     "probit": (LinearModel(WHITENED, ProbitLikelihood(), WHITENED.prior, offset=0.4), LABELS),
 }
 over_models = pytest.mark.parametrize(("model", "targets"), MODELS.values(), ids=MODELS)

@@ -207,29 +207,42 @@ class AllAtOnce(AbstractSource):
 
 def encoded(model: AbstractModel, batch: Batch, name: str = "records") -> tuple[Any, Float[np.ndarray, " n"]]:
     """Evidence of a batch, filled up by its last record, and weights that count only the given ones."""
-    records = filled(batch)
+    # So that few shapes are encoded, records are filled up; but others may not be tied to what fills them up.
+    is_tied, extra = model.has_tied_records, _missing(batch)
     with batch.named():
-        evidence = model.encode(records, name)
-    return evidence, np.repeat(np.array([1, 0], model.dtype), [batch.size, count(records) - batch.size])
+        evidence = model.encode(batch.records if is_tied else filled(batch), name)
+    evidence = _filled(evidence, extra) if is_tied else evidence
+    return evidence, np.repeat(np.array([1, 0], model.dtype), [batch.size, extra])
 
 
 def filled(batch: Batch) -> Any:
     """Records of a batch, filled up by its last one."""
-    extra = _filled_size(batch.size, batch.full) - batch.size
-    if not extra:
-        return batch.records
-    return jax.tree.map(lambda leaf: _filled(np.asarray(leaf), extra), batch.records)
+    return _filled(batch.records, _missing(batch))
 
 
-def _filled_size(size: int, full: int) -> int:
-    small = max(full // SMALL_SHARE, SMALLEST_BATCH)
-    target = small if size <= small < full else max(full, size)
+def _missing(batch: Batch) -> int:
+    """How many records a batch is short of the shape up to which it is filled."""
+    small = max(batch.full // SMALL_SHARE, SMALLEST_BATCH)
+    target = small if batch.size <= small < batch.full else max(batch.full, batch.size)
     devices = len(jax.local_devices())
-    return -(-target // devices) * devices
+    return -(-target // devices) * devices - batch.size
 
 
-def _filled(leaf: np.ndarray, extra: int) -> np.ndarray:
-    return np.concatenate([leaf, np.repeat(leaf[-1:], extra, axis=0)])
+def _filled(tree: Any, extra: int) -> Any:
+    if not extra:
+        return tree
+    return jax.tree.map(
+        lambda leaf: np.concatenate([leaf, np.repeat(np.asarray(leaf)[-1:], extra, axis=0)]), tree
+    )
+
+
+def require_untied(model: AbstractModel, name: str) -> None:
+    """Refuse a source for records that say nothing without others, which it may put into another batch."""
+    if model.has_tied_records:
+        raise TypeError(
+            f"{name} must be in memory: those of a {type(model).__name__} are tied to each other, and a "
+            "source may divide them"
+        )
 
 
 def shared(function: Callable[[Any, Any, Any], Sums], fixed: Any, evidence: Any, weights: Any) -> Sums:

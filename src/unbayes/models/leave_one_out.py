@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import jax
 import jax.numpy as jnp
 
 from unbayes._numerics.quadrature import Nodes
@@ -31,9 +30,7 @@ def surprise(
     spread = gaussian.output_covariance(evidence.design, likelihood.outputs)
     if likelihood.outputs > 1:
         moved = mean - jnp.einsum("noq,nq->no", spread, integrals.slope)
-        f = jax.vmap(model._values, (0, 0, None))(moved, root, nodes)
-        predictive = likelihood.predictive(f.transpose(2, 0, 1), jnp.log(nodes.weights))
-        return predictive.surprise(targets)
+        return likelihood.joint_predictive(moved, root, nodes).surprise(targets)
     spread, slope, curvature = spread[:, 0, 0], integrals.slope[:, 0], integrals.curvature[:, 0, 0]
     wider = spread / jnp.maximum(1 - curvature * spread, LEAST_LEFT_OUT)
     left_open = model.open_variance(evidence)

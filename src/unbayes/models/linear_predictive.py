@@ -46,9 +46,7 @@ def _by_quadrature(model: "LinearModel", gaussian: AbstractGaussian, inputs: Lin
 @eqx.filter_jit
 def _on_nodes(model: "LinearModel", gaussian: AbstractGaussian, inputs: LinearEvidence, nodes: Nodes):
     """For several outputs, on common nodes."""
-    mean, root = model._predictor_moments(gaussian, inputs, nodes)
-    f = jax.vmap(model._values, (0, 0, None))(mean, root, nodes)
-    return model.likelihood.predictive(f.transpose(2, 0, 1), jnp.log(nodes.weights))
+    return model.likelihood.joint_predictive(*model._predictor_moments(gaussian, inputs, nodes), nodes)
 
 
 @eqx.filter_jit

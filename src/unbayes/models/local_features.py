@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from unbayes._numerics.records import to_float_array
 from unbayes._validation import require_lower_triangular
 from unbayes.models.features import AbstractFeatures, InducingInputs, WhitenedInducingInputs
 
@@ -37,8 +38,12 @@ class LocalFeatures(AbstractFeatures):
     def __init__(self, process: ProcessFeatures, locations, targets, noise):
         require_open_process(process, "process")
         self.process = process
-        self.locations, self.targets = jnp.asarray(locations), jnp.asarray(targets)
-        self.scale_tril = jnp.linalg.cholesky(self._left_open(self.locations) + jnp.diag(noise))
+        dtype = process.kernel.lengthscales.dtype
+        self.locations = to_float_array(locations, "locations", dtype, (None, process.inputs))
+        total = len(self.locations)
+        self.targets = to_float_array(targets, "targets", dtype, (total,))
+        own = to_float_array(noise, "noise", dtype, (total,))
+        self.scale_tril = jnp.linalg.cholesky(self._left_open(self.locations) + jnp.diag(own))
         if not bool(jnp.isfinite(self.scale_tril).all()):
             raise ValueError(
                 f"the covariance of the records is not positive definite in {self.scale_tril.dtype}; give "

@@ -11,11 +11,11 @@ from jaxtyping import Array, Float
 
 from unbayes.models.predictive import AbstractPredictive
 
-# Integrals over y run over t, y = centre + width · sinh(t), in which tails of every power fall off
-# exponentially: the density beyond this t is below rounding for two degrees of freedom and more.
-TAIL_REACH = 15.0
-# Nodes of these integrals: a tenth of a width apart at the centre.
+# Nodes of integrals over t, y = centre + width · sinh(t): they are dense at the centre of y and
+# reach far, and tails of every power fall off exponentially.
 TAIL_NODES = 301
+# Standard deviations of a normal component beyond which its density is below rounding.
+NORMAL_REACH = 9.0
 
 
 class AbstractMixturePredictive(AbstractPredictive):
@@ -37,8 +37,12 @@ class AbstractMixturePredictive(AbstractPredictive):
         """Log-density of each component at m values of y for each input."""
 
     @abc.abstractmethod
-    def component_variance(self) -> Float[Array, " n"]:
-        """Squared scale of the components, on average."""
+    def component_scale(self) -> Float[Array, "*n"]:
+        """Scale of the components, as a geometric mean: the large ones are resolved with the small ones."""
+
+    @abc.abstractmethod
+    def reach(self, width: Float[Array, "n 1"]) -> Float[Array, "*n"]:
+        """Largest t that integrals need, of that width: beyond, the density is below rounding."""
 
     def log_prob(self, y):
         """Log-density of y, shape (n,)."""
@@ -49,15 +53,16 @@ class AbstractMixturePredictive(AbstractPredictive):
 
     def kl(self, other):
         """KL[self‖other], shape (n,), integrated over y."""
-        t = jnp.asarray(np.linspace(-TAIL_REACH, TAIL_REACH, TAIL_NODES), self.locations.dtype)
         mean = self.decision()
         spread = (self.locations - mean[:, None]) ** 2 @ jnp.exp(self.log_weights)
-        width = jnp.sqrt(self.component_variance() + spread)[:, None]
+        width = jnp.sqrt(self.component_scale() ** 2 + spread)[:, None]
+        reach = self.reach(width)
+        t = reach * jnp.asarray(np.linspace(-1, 1, TAIL_NODES), mean.dtype)
         y = mean[:, None] + width * jnp.sinh(t)
         own, others = self._log_prob(y), other._log_prob(y)
         density = jnp.exp(own)
         terms = jnp.where(density > 0, density * (own - others), 0)
-        return (terms * width * jnp.cosh(t)).sum(1) * (t[1] - t[0])
+        return (terms * width * jnp.cosh(t) * reach).sum(1) * (2 / (TAIL_NODES - 1))
 
     def decision(self):
         """The mean at each input."""
@@ -88,12 +93,17 @@ class NormalMixturePredictive(AbstractMixturePredictive):
     def variance(self) -> Float[Array, " n"]:
         """Variance at each input."""
         spread = (self.locations - self.mean[:, None]) ** 2 @ jnp.exp(self.log_weights)
-        return self.component_variance() + spread
+        return self.scales**2 @ jnp.exp(self.log_weights) + spread
 
     def component_log_prob(self, y):
         """Normal log-densities."""
         return norm.logpdf(y, self.locations[:, None, :], self.scales[:, None, :])
 
-    def component_variance(self):
-        """Variance of the components, on average."""
-        return self.scales**2 @ jnp.exp(self.log_weights)
+    def component_scale(self):
+        """Standard deviation of the components, as a geometric mean."""
+        return jnp.exp(jnp.log(self.scales) @ jnp.exp(self.log_weights))
+
+    def reach(self, width):
+        """To where the widest and the farthest component end."""
+        farthest = jnp.abs(self.locations - self.mean[:, None]).max(1) + NORMAL_REACH * self.scales.max(1)
+        return jnp.arcsinh(farthest[:, None] / width)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from unbayes.inference.passes import Passes, Together
+from unbayes.inference.passes import Passes, Together, require_untied
 from unbayes.memory.passes import Survey, Surveyed, keep_by_passes
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractExponentialFamily, AbstractGaussian, GaussianNatural
@@ -45,6 +45,7 @@ def fit_source(
 
     The records are surveyed for the memory in the first pass of training.
     """
+    require_untied(model, passes.name)
     survey = Survey(model, passes.name, bool(roster or kinds) and not passes.source.has_ids)
     if method is None:
         nodes = model.nodes()

@@ -13,7 +13,7 @@ from unbayes._numerics.records import count
 from unbayes._validation import require_key, require_precision
 from unbayes.data.scan import as_source, is_source
 from unbayes.inference.ascent import attainable, is_better, next_step
-from unbayes.inference.passes import AbstractCheckpoint, AllAtOnce, Passes
+from unbayes.inference.passes import AbstractCheckpoint, AllAtOnce, Passes, require_untied
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractGaussian, AbstractVariational
@@ -74,6 +74,7 @@ def refine(
         return GradientVI().run(model, model.encode(remaining), posterior, key=key, progress=progress)
     with kept(model.holds_functions):
         if is_source(remaining):
+            require_untied(model, "remaining")
             source = as_source(remaining)
         else:
             source = AllAtOnce(remaining, count(model.encode(remaining, "remaining")))

@@ -84,6 +84,11 @@ def admit(
     if found is not None and strangers and missing == "skip":
         if not found.any():
             raise NothingLeft(NOTHING_LEFT)
+        if model.has_tied_records:
+            raise ValueError(
+                f"erased must be given without those that are not among the training records, {strangers} of "
+                f"{len(found)}: missing='skip' cannot leave out what others are tied to"
+            )
         kept, strangers = np.flatnonzero(found), 0
         weights = np.zeros_like(weights)
         weights[kept] = 1

@@ -13,7 +13,7 @@ from unbayes._numerics.quadrature import QUASI_RANDOM_NODES
 from unbayes._numerics.records import CHUNK_ELEMENTS, count, padded
 from unbayes._validation import require_ids, require_key, require_positive, require_precision
 from unbayes.data.source import AbstractTask, Batch
-from unbayes.inference.passes import Passes, encoded
+from unbayes.inference.passes import Passes, encoded, require_untied
 from unbayes.memory import Memory
 from unbayes.models import AbstractModel
 from unbayes.posteriors import AbstractPosterior
@@ -96,6 +96,7 @@ def summarise_source(call: Call, passes: Passes, ids: Iterable[str] | None, miss
     """Of records that are read in a pass."""
     require_missing(missing)
     require_additive(call.method)
+    require_untied(call.model, "erased")
     if ids is not None:
         raise ValueError("ids must be left out where records are read from a source: scan names their column")
     found = passes.total(Erasure(call, missing, call.origin), "summing up")

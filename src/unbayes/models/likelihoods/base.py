@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from unbayes._numerics.quadrature import Nodes, gauss_hermite, safe_sqrt
@@ -81,6 +80,14 @@ class AbstractLikelihood(Storable):
     def predictive(self, f: Float[Array, "k n ..."], log_weights: Float[Array, " k"]) -> AbstractPredictive:
         """Predictive distributions from weighted values of f, k of them for each of n inputs."""
 
+    def joint_predictive(
+        self, mean: Float[Array, "n o"], root: Float[Array, "n o o"], nodes: Nodes
+    ) -> AbstractPredictive:
+        """Predictive distributions for f ~ N(mean, root rootᵀ) of several entries, on common nodes."""
+        directions = root[:, :, : self.integral_dim]
+        f = mean + jnp.einsum("nod,kd->kno", directions, nodes.points)
+        return self.predictive(f, jnp.log(nodes.weights))
+
     def largest_log_probs(self, y: Array) -> Float[Array, " n"] | None:
         """The most that log p(y|f) can be over all f, for every target; None where there is no bound."""
         return None
@@ -105,13 +112,16 @@ class AbstractLikelihood(Storable):
         f = mean + safe_sqrt(variance) * nodes.points[:, 0]
         return nodes.weights @ jax.vmap(self.log_prob, (0, None))(f, y)
 
+    @property
+    def has_expected_prob(self) -> bool:
+        """Whether `log_expected_prob` is known."""
+        return type(self).log_expected_prob is not AbstractLikelihood.log_expected_prob
+
     def log_expected_prob(
         self, mean: Float[Array, ""], variance: Float[Array, ""], y: Array
     ) -> Float[Array, ""]:
-        """Log E[p(y|f)] for scalar f ~ N(mean, variance), by quadrature."""
-        nodes = self.scalar_nodes(mean.dtype)
-        f = mean + safe_sqrt(variance) * nodes.points[:, 0]
-        return logsumexp(jax.vmap(self.log_prob, (0, None))(f, y) + jnp.log(nodes.weights))
+        """Log E[p(y|f)] for scalar f ~ N(mean, variance): p may be a narrow peak, so that each says how."""
+        raise TypeError(f"{type(self).__name__} does not know log E[p(y|f)]")
 
     def expected_log_probs(
         self, mean: Float[Array, " n"], variance: Float[Array, " n"], y: Array

@@ -60,6 +60,12 @@ class BernoulliLikelihood(AbstractLikelihood):
         """Equidistant nodes: log σ bends within a few units of f, however wide f is."""
         return trapezoid(dtype)
 
+    def log_expected_prob(self, mean, variance, y):
+        """Log E[σ(±f)]: σ rises within a few units of f."""
+        nodes = self.scalar_nodes(mean.dtype)
+        f = (2 * y - 1) * mean + safe_sqrt(variance) * nodes.points[:, 0]
+        return logsumexp(log_sigmoid(f) + jnp.log(nodes.weights))
+
     def expected_log_prob(self, mean, variance, y):
         """E[log p(y|f)] by Gauss–Hermite quadrature where f is narrow, else from two parts.
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float
 
+from unbayes._numerics.quadrature import gauss_hermite, safe_sqrt
 from unbayes._numerics.records import to_float_array
 from unbayes._validation import require_positive
 from unbayes.models.likelihoods.base import AbstractLikelihood, Integrals
@@ -53,6 +54,18 @@ class HeteroscedasticLikelihood(AbstractLikelihood):
         slope = jnp.stack([pull, square - 1])
         curvature = jnp.stack([jnp.stack([precision, 2 * pull]), jnp.stack([2 * pull, 2 * square])])
         return Integrals(value @ weights, slope @ weights, curvature @ weights)
+
+    def joint_predictive(self, mean, root, nodes):
+        """Mixtures over f₁ alone, by Gauss–Hermite: given f₁, the variance of f₀ adds to the noise's."""
+        one = gauss_hermite(mean.dtype)
+        (_, across), (_, spread) = jnp.moveaxis(root @ root.mT, 0, 2)
+        scale = safe_sqrt(spread)[:, None]
+        slope = across[:, None] / jnp.where(scale == 0, 1, scale)
+        own = (root[:, 0] ** 2).sum(1)[:, None] - slope**2
+        z = one.points[:, 0]
+        noise = self.noise_scale * jnp.exp(mean[:, 1, None] + scale * z)
+        scales = jnp.sqrt(jnp.maximum(own, 0) + noise**2)
+        return NormalMixturePredictive(mean[:, 0, None] + slope * z, scales, jnp.log(one.weights))
 
     def predictive(self, f, log_weights):
         """Mixtures of normal distributions, one component per value of f."""

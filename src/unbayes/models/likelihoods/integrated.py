@@ -21,7 +21,7 @@ class IntegratedLikelihood(AbstractLikelihood):
     Parameters
     ----------
     likelihood
-        p(y|f), of a single output.
+        p(y|f), of a single output: Gaussian, Bernoulli or probit, whose integral is known.
     """
 
     likelihood: AbstractLikelihood
@@ -31,9 +31,12 @@ class IntegratedLikelihood(AbstractLikelihood):
         self.require_valid()
 
     def require_valid(self) -> None:
-        """Refuse several outputs."""
-        if self.likelihood.outputs != 1:
-            raise ValueError(f"likelihood must have a single output, got {self.likelihood.outputs}")
+        """Refuse a likelihood whose integral is not known."""
+        if not self.likelihood.has_expected_prob:
+            raise ValueError(
+                "likelihood must be Gaussian, Bernoulli or probit, or another that has log_expected_prob, "
+                f"got {type(self.likelihood).__name__}"
+            )
 
     @property
     def outputs(self) -> int:

@@ -12,6 +12,9 @@ from unbayes._numerics.records import to_float_array
 from unbayes.models.likelihoods.base import AbstractLikelihood
 from unbayes.models.mixture_predictive import AbstractMixturePredictive
 
+# Where integrals over sinh(t) end: the density beyond is below rounding for two degrees of freedom and more.
+TAIL_REACH = 15.0
+
 
 class StudentTLikelihood(AbstractLikelihood):
     """y = f + noise, Student's t with known scale and degrees of freedom; it is not log-concave.
@@ -72,9 +75,13 @@ class StudentTPredictive(AbstractMixturePredictive):
         """Student's t-densities, as logarithms."""
         return _log_density(y - self.locations[:, None, :], self.scale, self.freedom)
 
-    def component_variance(self):
-        """Squared scale."""
-        return self.scale**2
+    def component_scale(self):
+        """Scale of every component."""
+        return self.scale
+
+    def reach(self, width):
+        """The same for all."""
+        return jnp.full_like(width, TAIL_REACH)
 
 
 def _log_density(distance, scale, freedom):
