@@ -67,7 +67,7 @@ def test_outputs_are_compared(shown, printed, same):
 def test_pages_and_tutorials_are_found():
     found = set(pages.pages())
     assert {"quickstart.md", "extending.md", *NEEDS} <= found
-    assert sum(page.startswith("tutorials/") for page in found) == 7
+    assert sum(page.startswith("tutorials/") for page in found) == 8
 
 
 def test_the_site_builds_without_warnings(tmp_path):

@@ -114,16 +114,17 @@ SCALARS = {
     "poisson": (ub.PoissonLikelihood(), 3 * LABELS),
     "softplus poisson": (ub.SoftplusPoissonLikelihood(), 3 * LABELS),
     "student": (ub.StudentTLikelihood(0.7, 4.0), LABELS - 0.3),
+    "integrated": (ub.IntegratedLikelihood(ub.ProbitLikelihood()), np.c_[LABELS, [0.5, 2, 1, 0, 3]]),
     "weighted": (ub.WeightedLikelihood(ub.BernoulliLikelihood()), np.c_[LABELS, [0.5, 2, 1, 0, 3]]),
 }
 # It takes a while to compile what differentiates the logarithm of a softplus five times.
-LONG = {"softplus poisson"}
+LONG = {"softplus poisson", "integrated"}
 DIRECTIONS = {"all": np.array([[0.6, 0.0], [-0.3, 0.5]]), "one": np.array([[0.2], [-0.7]])}
 
 
 def test_every_scalar_likelihood_has_a_row():
     listed = {type(likelihood) for likelihood, _ in SCALARS.values()}
-    assert listed == set(LIKELIHOODS) - {ub.CategoricalLikelihood}
+    assert listed == set(LIKELIHOODS) - {ub.CategoricalLikelihood, ub.HeteroscedasticLikelihood}
 
 
 def expected_of_scalar(model, gaussian, directions, evidence, weights):
