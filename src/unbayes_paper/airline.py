@@ -112,7 +112,7 @@ def run(lab: Lab) -> Findings:
             lab, f"airline: retraining without {erasure.name}", model, left, (source.name, source.rows)
         )
         plan = Plan(
-            LAMBDAS, lab.choose(Descent(300, 100, BATCH, "RMSProp"), Descent(5000, 1000, BATCH, "RMSProp"))
+            LAMBDAS, lab.descent(Descent(300, 100, BATCH, "RMSProp"), Descent(5000, 1000, BATCH, "RMSProp"))
         )
         comparison = contest(lab, problem, plan, full, retrained, scenario=erasure.name)
         measurements += measure(comparison, inputs=SAMPLE)

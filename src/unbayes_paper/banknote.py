@@ -95,7 +95,7 @@ def run(lab: Lab) -> Findings:
 
 
 def _gaussian_plan(lab: Lab) -> Plan:
-    return Plan(LAMBDAS, lab.choose(Descent(5000, 100), Descent(30_000, 1000)), memory=MEMORY)
+    return Plan(LAMBDAS, lab.descent(Descent(5000, 100), Descent(30_000, 1000)), memory=MEMORY)
 
 
 def _flow_plan(lab: Lab) -> Plan:
@@ -112,7 +112,7 @@ def _flow_plan(lab: Lab) -> Plan:
     flow = ub.AutoregressiveFlow(rough, key=jr.key(1), layers=layers, width=5, depth=2, permutation="reverse")
     return Plan(
         lab.choose((1e-3, 0.0), LAMBDAS),
-        Descent(iterations, 100),
+        lab.descent(Descent(500, 100), Descent(3000, 100)),
         family=flow,
         training=ub.GradientVI(iterations=iterations, draws=100, early_stop=False),
         memory=MEMORY,

@@ -10,6 +10,7 @@ import optax
 import unbayes as ub
 from unbayes.models import AbstractModel
 
+Optimizer = Literal["Adam", "RMSProp"]
 Outcome = Literal["holds", "holds in part", "does not hold"]
 Records = tuple[np.ndarray, np.ndarray]
 
@@ -21,6 +22,10 @@ ONE_STEP, BEST = "natural gradient", "Auto"
 
 # Adam is what the authors' code uses, RMSProp what their paper says.
 OPTIMIZERS = {"Adam": optax.adam(1e-3), "RMSProp": optax.rmsprop(1e-4)}
+SETTINGS = {
+    "Adam": "Adam at 1e-3, as the authors' code does",
+    "RMSProp": "RMSProp at 1e-4, as the paper says",
+}
 
 
 class Problem(NamedTuple):
@@ -51,7 +56,7 @@ class Descent(NamedTuple):
     iterations: int
     draws: int
     batch_size: int | None = None
-    optimizer: Literal["Adam", "RMSProp"] = "Adam"
+    optimizer: Optimizer = "Adam"
 
     @property
     def methods(self) -> dict[str, ub.EUBO | ub.ReverseKL]:

@@ -45,7 +45,7 @@ def run(lab: Lab) -> Findings:
     """Unlearn at λ = 0."""
     full, model, erased = problem()
     exact = ub.DiagonalGaussian(jnp.zeros(1), jnp.ones(1))
-    descent = lab.choose(Descent(5000, 1000), Descent(30_000, 1000))
+    descent = lab.descent(Descent(5000, 1000), Descent(30_000, 1000))
     methods = {**descent.methods, ONE_STEP: ub.NaturalGradient(), BEST: ub.Auto()}
     found: dict[tuple[str, int], Kept] = {}
     for seed in lab.repetitions(quick=2, full=5):
@@ -61,7 +61,9 @@ def run(lab: Lab) -> Findings:
                     )
                 ]
 
-            found[name, seed] = lab.recall(f"bimodal, seed {seed}: {name}", (full, str(method)), compute)[0]
+            found[name, seed] = lab.recall(
+                f"bimodal, seed {seed}: {name}", (full, str(method), descent), compute
+            )[0]
     measurements = [_measure(name, seed, kept, exact) for (name, seed), kept in found.items()]
     claims = [
         *[_matches(measurements, name) for name in PAPER],

@@ -86,7 +86,7 @@ def run_information(lab: Lab) -> Findings:
 
 
 def _compare(lab: Lab, scenarios: Sequence[Scenario]) -> tuple[list[Comparison], list[Measurement]]:
-    descent = lab.choose(Descent(5000, 100), Descent(30_000, 1000))
+    descent = lab.descent(Descent(5000, 100), Descent(30_000, 1000))
     plan = Plan(LAMBDAS, descent, memory=MEMORY)
     comparisons = [
         compare(lab, moon(scenario, seed), plan, scenario=scenario, seed=seed)

@@ -48,7 +48,7 @@ def run(lab: Lab) -> Findings:
     """The appendix's table."""
     plan = Plan(
         LAMBDAS,
-        lab.choose(Descent(5000, 300, optimizer="RMSProp"), Descent(30_000, 1000, optimizer="RMSProp")),
+        lab.descent(Descent(5000, 300, optimizer="RMSProp"), Descent(30_000, 1000, optimizer="RMSProp")),
         family=ub.DiagonalGaussian,
         memory=0,
     )

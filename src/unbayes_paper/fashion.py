@@ -48,7 +48,7 @@ def run(lab: Lab) -> Findings:
     for name, family in ((DIAGONAL, ub.DiagonalGaussian), (DENSE, ub.FullGaussian)):
         plan = Plan(
             LAMBDAS,
-            lab.choose(Descent(100, 20, 500, "RMSProp"), Descent(2000, 100, 1000, "RMSProp")),
+            lab.descent(Descent(100, 20, 500, "RMSProp"), Descent(2000, 100, 1000, "RMSProp")),
             family=family,
             training=ub.NaturalGradientVI(iterations=lab.choose(80, 200)),
             memory=0 if family is ub.DiagonalGaussian else None,

@@ -36,7 +36,7 @@ CHOICES = (
 def run(lab: Lab) -> Findings:
     """Sweep λ on each set of draws."""
     plan = Plan(
-        LAMBDAS, lab.choose(Descent(5000, 100), Descent(30_000, 1000)), family=ub.DiagonalGaussian, memory=10
+        LAMBDAS, lab.descent(Descent(5000, 100), Descent(30_000, 1000)), family=ub.DiagonalGaussian, memory=10
     )
     comparisons = [
         compare(lab, _problem(seed), plan, scenario="gamma", seed=seed)

@@ -16,6 +16,7 @@ import numpy as np
 
 import unbayes as ub
 from unbayes.progress import AbstractProgress, Silent
+from unbayes_paper.base import Descent, Optimizer
 
 
 class Kept(NamedTuple):
@@ -38,6 +39,8 @@ class Lab:
         Fewer iterations and seeds.
     seeds
         How often to repeat; None leaves that to the experiment.
+    optimizer
+        What the paper's stochastic methods follow; None leaves that to the experiment.
     progress
         Told about long work.
     say
@@ -47,12 +50,18 @@ class Lab:
     folder: Path
     quick: bool = False
     seeds: int | None = None
+    optimizer: Optimizer | None = None
     progress: AbstractProgress = dataclasses.field(default_factory=Silent)
     say: Callable[[str], None] = lambda text: None
 
     def choose(self, quick: Any, full: Any) -> Any:
         """`quick` in a quick run, else `full`."""
         return quick if self.quick else full
+
+    def descent(self, quick: Descent, full: Descent) -> Descent:
+        """The same of how the paper's methods run, by the optimiser of this run if it has one."""
+        chosen = self.choose(quick, full)
+        return chosen if self.optimizer is None else chosen._replace(optimizer=self.optimizer)
 
     def repetitions(self, quick: int = 1, full: int = 3) -> range:
         """Seeds to run."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unbayes_paper import report
-from unbayes_paper.base import Experiment
+from unbayes_paper.base import SETTINGS, Experiment, Findings
 from unbayes_paper.catalogue import EXPERIMENTS
 from unbayes_paper.data import DataMissing
 from unbayes_paper.lab import Lab
@@ -47,7 +47,7 @@ def run(chosen: Sequence[Experiment], lab: Lab, output: Path, console: Console) 
         console.print(f"[bold]{experiment.name}[/bold] ({place} of {len(chosen)}): {experiment.title}")
         started = time.perf_counter()
         try:
-            findings = experiment.run(lab)
+            findings = _with_optimizer(experiment.run(lab), lab)
         except DataMissing as error:
             if len(chosen) == 1:
                 raise
@@ -61,3 +61,11 @@ def run(chosen: Sequence[Experiment], lab: Lab, output: Path, console: Console) 
         # The next experiment uses none of these compiled programs.
         jax.clear_caches()
     return path
+
+
+def _with_optimizer(findings: Findings, lab: Lab) -> Findings:
+    """The findings, with a sentence on the optimiser where the run chose another than the experiment."""
+    if lab.optimizer is None:
+        return findings
+    sentence = f"In this run EUBO and reverse KL follow {SETTINGS[lab.optimizer]}, whatever is said above."
+    return findings._replace(choices=[*findings.choices, sentence])

@@ -1,5 +1,6 @@
 """Requests that arrive over time: aggregated, or unlearnt one after the other."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -66,7 +67,7 @@ def _unlearn(lab: Lab, name: str, problem: Problem, requests: int, memory: int):
         ub.fit(problem.model, _without(problem, rows[: count + 1]), key=key).posterior
         for count in range(requests)
     ]
-    descent = lab.choose(Descent(1500, 100), Descent(10_000, 1000))
+    descent = lab.descent(Descent(1500, 100), Descent(10_000, 1000))
     methods: dict[str, tuple[AbstractMethod, ub.Memory | None]] = {
         "natural gradient": (ub.NaturalGradient(), None),
         "Auto": (ub.Auto(), full.memory),
@@ -80,7 +81,7 @@ def _unlearn(lab: Lab, name: str, problem: Problem, requests: int, memory: int):
                 found = walk(full.posterior, kept, problem, parts, method, key)
                 return [result or Kept(full.posterior, {"failed": True}) for result in found]
 
-            depends_on = (full.posterior, kept, problem.model, parts, str(method))
+            depends_on = (full.posterior, kept, problem.model, parts, str(method), descent)
             after = lab.recall(f"sequential, {name}: {label}, {form}", depends_on, compute)
             courses.append(
                 Course(
@@ -93,7 +94,7 @@ def _unlearn(lab: Lab, name: str, problem: Problem, requests: int, memory: int):
 def _at(method):
     """The λ at which the paper finds each method to work."""
     lam = 1e-9 if isinstance(method, ub.EUBO) else 0.0
-    return type(method)(lam=lam, iterations=method.iterations, draws=method.draws, whiten=False)
+    return dataclasses.replace(method, lam=lam)
 
 
 def _without(problem: Problem, gone: Sequence[np.ndarray]):

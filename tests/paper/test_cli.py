@@ -35,6 +35,12 @@ def test_unknown_names_are_refused():
     assert "no experiment is called sun" in " ".join(refused.output.replace("│", " ").split())
 
 
+def test_an_unknown_optimiser_is_refused():
+    refused = RUNNER.invoke(cli.app, ["reproduce", "moon", "--optimiser", "newton"])
+    assert refused.exit_code == 2
+    assert "'adam', 'rmsprop'" in " ".join(refused.output.replace("│", " ").split())
+
+
 @pytest.mark.long
 def test_one_experiment(tmp_path):
     arguments = ["reproduce", "bounds", "--quick", "--seeds", "1", "--output", str(tmp_path)]

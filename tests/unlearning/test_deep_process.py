@@ -9,7 +9,7 @@ import unbayes as ub
 
 KEY = jax.random.key(0)
 OPTIMISED = True
-# Seven minutes beside other work, most of them for five trainings.
+# A minute, most of it for six trainings.
 pytestmark = pytest.mark.slow
 
 
