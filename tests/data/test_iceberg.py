@@ -60,12 +60,15 @@ def test_conditions(table, where, wanted):
 
 def test_rows_that_were_deleted_are_not_read(table):
     before = table.current_snapshot().snapshot_id
+    signature = ub.scan(table, columns=["row"]).signature
     table.delete("row < 10 or row == 50")
     kept = [i for i in range(10, ROWS) if i != 50]
     assert read(table) == kept
     assert read(table.scan(row_filter="row > 80")) == list(range(81, 90))
     assert read(table.scan(snapshot_id=before)) == list(range(ROWS))
     assert ub.scan(table, columns=["row"]).rows == len(kept)
+    assert ub.scan(table, columns=["row"]).signature != signature
+    assert ub.scan(table.scan(snapshot_id=before), columns=["row"]).signature == signature
 
 
 def test_only_files_that_matter_are_opened(table):

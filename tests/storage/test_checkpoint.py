@@ -85,6 +85,25 @@ def test_refining_goes_on_too(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_other_records_in_memory_are_refused_too(tmp_path):
+    class Stopped(Count):
+        """Breaks off when the second pass begins."""
+
+        def track(self, description, total):
+            if self.passes:
+                raise BrokenOff
+            return super().track(description, total)
+
+    start = ub.FullGaussian.standard(3, MODEL.dtype)
+    settings = {"key": KEY, "checkpoint": ub.Checkpoint(tmp_path)}
+    with pytest.raises(BrokenOff):
+        ub.refine(start, MODEL, PROBLEM.full, progress=Stopped(), **settings)
+    with pytest.raises(ValueError, match="checkpoint must be of the same model, settings and records"):
+        ub.refine(start, MODEL, take(PROBLEM.full, slice(None, None, -1)), **settings)
+    whole = ub.refine(start, MODEL, PROBLEM.full, key=KEY)
+    assert_equal(ub.refine(start, MODEL, PROBLEM.full, **settings).posterior, whole.posterior)
+
+
 def test_other_work_is_refused(tmp_path):
     break_off(tmp_path / "stream", 3)
     for other in ({"records": PROBLEM.full}, {"model": ub.logistic_regression(2, prior_scale=1.0)}):

@@ -78,6 +78,11 @@ class IcebergReader(AbstractReader):
         """Names of the columns."""
         return list(self.schema.as_arrow().names)
 
+    def signature(self) -> tuple[Any, ...]:
+        """The data files, which never change, what was deleted from them, and which records are wanted."""
+        files = [each.file_path for task in self.tasks for each in (task.file, *task.delete_files)]
+        return sorted(files), str(self.schema), repr(self.row_filter)
+
     def pieces(self, columns, size) -> Iterator[Piece]:
         """File by file."""
         import pyarrow

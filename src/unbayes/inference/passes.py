@@ -197,6 +197,11 @@ class AllAtOnce(AbstractSource):
     def __init__(self, records: Any, size: int):
         self.records, self.rows, self._size = records, size, size
 
+    @property
+    def signature(self) -> str:
+        """All that they hold."""
+        return fingerprint(self.records)
+
     def total(self, task: AbstractTask, advance: Callable[[int], None] | None = None) -> Any:
         """What the task makes of all records at once."""
         found = task.of(Batch(self.records, self._size, self._size))
