@@ -5,8 +5,12 @@ from ._version import __version__ as __version__
 from .data.columns import Column as Column
 from .data.columns import Columns as Columns
 from .data.deleted import scan_deleted as scan_deleted
+from .data.encoding import AbstractEncoder as AbstractEncoder
 from .data.scan import Scan as Scan
 from .data.scan import scan as scan
+from .data.source import AbstractSource as AbstractSource
+from .data.source import AbstractTask as AbstractTask
+from .inference.passes import AbstractCheckpoint as AbstractCheckpoint
 from .ledger import Ledger as Ledger
 from .memory import Coreset as Coreset
 from .memory import Curvature as Curvature

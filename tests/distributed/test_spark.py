@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from unbayes.distributed import spark as on_spark
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     # Spark says so wherever Arrow is used, though no pandas is.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     # To start Java, which is another program at once.

@@ -58,7 +58,7 @@ def by_one():
 
 
 @pytest.mark.parametrize(
-    "number", [2, pytest.param(4, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+    "number", [2, pytest.param(4, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.slow)]
 )
 def test_however_many_devices(number, by_one, tmp_path):
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={number}"

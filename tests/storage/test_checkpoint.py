@@ -195,7 +195,7 @@ np.savez(sys.argv[3], passes, *jax.tree.leaves((trained.posterior, trained.memor
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_was_killed(tmp_path):
     """The records of the passes that it finished are not read again."""
 
