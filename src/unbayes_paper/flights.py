@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,12 +88,7 @@ def _weekdays(table) -> np.ndarray:
 
 
 def _united_states(path, airports, rows: int | None) -> Flights:
-    with airports.open(encoding="utf-8") as file:
-        places = {
-            row["iata"]: (float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)
-        }
-    names = np.array(sorted(places))
-    coordinates = np.array([places[name] for name in names])
+    encode = encoder(airports)
     columns = (
         "month",
         "day",
@@ -113,13 +109,23 @@ def _united_states(path, airports, rows: int | None) -> Flights:
             for batch in file.iter_batches(BATCH * step):
                 chosen = np.arange(-first % step, len(batch), step)
                 first += len(batch)
-                yield _inputs(batch.take(chosen), names, coordinates)
+                yield encode(batch.take(chosen))
 
     return Flights("US flights, January to June 2001", columns, len(range(0, total, step)), batches)
 
 
 def _step(total: int, rows: int | None) -> int:
     return 1 if rows is None else max(total // rows, 1)
+
+
+def encoder(airports: Path) -> Callable[[Any], Records]:
+    """What makes inputs and delays of a piece of the table of US flights, given the table of airports."""
+    with airports.open(encoding="utf-8") as file:
+        places = {
+            row["iata"]: (float(row["latitude"]), float(row["longitude"])) for row in csv.DictReader(file)
+        }
+    names = np.array(sorted(places))
+    return partial(_inputs, names=names, coordinates=np.array([places[name] for name in names]))
 
 
 def _inputs(batch, names: np.ndarray, coordinates: np.ndarray) -> Records:
