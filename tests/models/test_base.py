@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_expit
 
+from unbayes._numerics import records
 from unbayes.models import BernoulliLikelihood, LinearModel, RawFeatures, logistic_regression
 from unbayes.posteriors import DiagonalGaussian, FullGaussian
 
@@ -27,7 +28,8 @@ def test_sums_do_not_depend_on_chunks(name, monkeypatch):
         return site, expected, model.log_likelihood_at(thetas, evidence)
 
     whole = jax.jit(lambda *both: sums(*both))(gaussian, thetas)
-    monkeypatch.setattr("unbayes.models.linear.CHUNK_ELEMENTS", 2 * nodes.points.size * model.integral_dim)
+    for name in ("CACHED_ELEMENTS", "CHUNK_ELEMENTS"):
+        monkeypatch.setattr(records, name, 2 * nodes.points.size * model.integral_dim)
     monkeypatch.setattr("unbayes.models.base.CHUNK_ELEMENTS", 2 * len(thetas))
     in_pairs = jax.jit(lambda *both: sums(*both))
     assert "scan" in str(in_pairs.trace(gaussian, thetas).jaxpr)

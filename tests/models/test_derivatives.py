@@ -282,8 +282,9 @@ def test_derivatives_do_not_depend_on_chunks_or_padding(name, monkeypatch):
     whole = derive(model, gaussian, gaussian.scale_tril, evidence, nodes, None, order=order)
     filled, weights = padded(evidence, model.dtype)
     assert len(weights) > len(INPUTS)
-    for place in ("base", "derivatives", "linear_derivatives"):
-        monkeypatch.setattr(f"unbayes.models.{place}.CHUNK_ELEMENTS", 500)
+    for place in ("models.base", "models.derivatives", "_numerics.records"):
+        monkeypatch.setattr(f"unbayes.{place}.CHUNK_ELEMENTS", 500)
+    monkeypatch.setattr("unbayes._numerics.records.CACHED_ELEMENTS", 500)
     again = eqx.filter_jit(lambda *arguments: model.derivatives(*arguments, order=order))
     arguments = gaussian, gaussian.scale_tril, filled, nodes, weights
     assert "scan" in str(jax.make_jaxpr(lambda: model.derivatives(*arguments, order=order))())

@@ -35,6 +35,20 @@ def test_value_slope_curvature_and_probability(scale, distance):
     np.testing.assert_allclose(predictive.probabilities[0], both, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_predictive_probabilities_near_and_far(dtype):
+    """Near ones from their own terms, all of them from logarithms beside one that is far: the same."""
+    far = 2 * np.log(float(np.finfo(dtype).tiny))
+    f = jnp.asarray(np.random.default_rng(0).normal(size=(5, 7), scale=4), dtype)
+    weights = jnp.log(jnp.full(5, 0.2, dtype))
+    near = BERNOULLI.predictive(f, weights).log_probabilities
+    beside = BERNOULLI.predictive(jnp.hstack([f, jnp.full((5, 1), far, dtype)]), weights).log_probabilities
+    np.testing.assert_allclose(near, beside[:-1], rtol=20 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(beside[-1], [0, far], rtol=1e-6)
+    wanted = np.log([expit(-side * np.asarray(f, float)).mean(0) for side in (1, -1)]).T
+    np.testing.assert_allclose(near, wanted, rtol=20 * np.finfo(dtype).eps)
+
+
 def test_derivatives_of_many_records_at_once():
     """Narrow and wide in one batch, both labels: the same as the integrals."""
     scales = np.array([0.1, 1.0, 1.7, 1.9, 5.0, 30.0, 100.0])

@@ -6,7 +6,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from unbayes._numerics.records import accumulate, count, minibatch, require_records, to_float_array
+from unbayes._numerics.records import (
+    accumulate,
+    cached_chunk,
+    count,
+    for_each,
+    minibatch,
+    require_records,
+    to_float_array,
+)
 
 RECORDS = {"x": jnp.arange(22.0).reshape(11, 2), "y": jnp.arange(11)}
 
@@ -28,6 +36,25 @@ def test_sums_do_not_depend_on_the_chunk(chunk):
     np.testing.assert_allclose(found["x"], (x**2).sum(0))
     np.testing.assert_allclose(found["pairs"], (x[:, 0] * y).sum())
     assert max(sizes) <= chunk
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 11, 12])
+def test_numbers_of_each_do_not_depend_on_the_chunk(chunk):
+    sizes = []
+
+    def numbers(part):
+        sizes.append(count(part))
+        return {"x": part["x"].sum(1), "both": part["x"] * part["y"].astype(float)[:, None]}
+
+    found = for_each(numbers, RECORDS, chunk)
+    jax.tree.map(np.testing.assert_array_equal, found, numbers(RECORDS))
+    assert max(sizes[:-1]) <= chunk
+
+
+def test_chunks_are_powers_of_two_and_no_smaller_than_asked_for():
+    assert [cached_chunk(each) for each in (1, 40, 1 << 30)] == [1 << 19, 1 << 13, 1]
+    assert cached_chunk(2000, least=1500) == 1 << 10
+    assert cached_chunk(1 << 20, least=1500) == 4
 
 
 def test_sums_can_be_differentiated_and_compiled():

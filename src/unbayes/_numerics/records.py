@@ -10,6 +10,8 @@ from jaxtyping import PRNGKeyArray
 
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
+# Elements that stay in a processor's cache while they are worked on, which takes half the time.
+CACHED_ELEMENTS = 1 << 19
 # Records up to which a batch costs next to nothing, so that smaller ones are filled up to it.
 SMALLEST_BATCH = 128
 # Records beyond which filling up, and copying them for it, would cost more than it saves.
@@ -43,6 +45,32 @@ def accumulate(function: Callable[[Any], Any], records: Any, chunk: int) -> Any:
     if whole * chunk < total:
         result = _add(result, function(jax.tree.map(lambda a: a[whole * chunk :], records)))
     return result
+
+
+def for_each(function: Callable[[Any], Any], records: Any, chunk: int) -> Any:
+    """`function(part)` over parts of at most `chunk` records, one after the other.
+
+    `function` returns a pytree of arrays with the records along the leading axis.
+    """
+    total = count(records)
+    if total <= chunk:
+        return function(records)
+    whole = total // chunk * chunk
+    parts = jax.tree.map(lambda a: a[:whole].reshape(-1, chunk, *a.shape[1:]), records)
+    found = jax.tree.map(lambda a: a.reshape(whole, *a.shape[2:]), jax.lax.map(function, parts))
+    if whole == total:
+        return found
+    last = function(jax.tree.map(lambda a: a[whole:], records))
+    return jax.tree.map(lambda *both: jnp.concatenate(both), found, last)
+
+
+def cached_chunk(per_record: int, least: int = 1) -> int:
+    """Records of a chunk that stays in the cache: a power of two, which full batches are multiples of.
+
+    So many at `least` as make the sum of two matrices of sums cheap beside them, where memory allows.
+    """
+    wanted = max(CACHED_ELEMENTS // per_record, min(least, CHUNK_ELEMENTS // per_record), 1)
+    return 1 << wanted.bit_length() - 1
 
 
 def weighted_sum(values: jax.Array, weights: jax.Array | None) -> jax.Array:

@@ -12,8 +12,9 @@ from unbayes._numerics.linalg import cholesky_of_each
 from unbayes._numerics.programs import kept
 from unbayes._numerics.quadrature import Nodes, safe_sqrt
 from unbayes._numerics.records import (
-    CHUNK_ELEMENTS,
     accumulate,
+    cached_chunk,
+    for_each,
     require_records,
     to_float_array,
     weighted_sum,
@@ -259,16 +260,7 @@ class LinearModel(AbstractModel):
 
     def surprise(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
         """Of each target, under the predictive distribution of the belief less the record's own site."""
-        return self._each(lambda record: surprise(self, gaussian, record, nodes), evidence, nodes)
-
-    def _each(self, function, evidence: LinearEvidence, nodes: Nodes) -> Any:
-        """Numbers for each record, computed for a bounded number of them at a time."""
-
-        def one(record):
-            found = function(jax.tree.map(lambda leaf: leaf[None], record))
-            return jax.tree.map(lambda leaf: leaf[0], found)
-
-        return jax.lax.map(one, evidence, batch_size=self._chunk(nodes))
+        return for_each(lambda part: surprise(self, gaussian, part, nodes), evidence, self._chunk(nodes))
 
     def largest_log_likelihood(self, evidence: LinearEvidence, weights=None):
         """The sum of what each target could have at most, were f free."""
@@ -278,12 +270,12 @@ class LinearModel(AbstractModel):
     def influence(self, gaussian, evidence: LinearEvidence, nodes: Nodes):
         """tr(Σ s_i), which for f = W a is the trace of curvature times covariance of f."""
 
-        def one(record):
-            mean, root = self._predictor_moments(gaussian, record, nodes)
-            curvature = self._integrals(mean, root, record.targets, nodes).curvature
+        def influences(part):
+            mean, root = self._predictor_moments(gaussian, part, nodes)
+            curvature = self._integrals(mean, root, part.targets, nodes).curvature
             return jnp.einsum("noq,nor,nqr->n", curvature, root, root)
 
-        return self._each(one, evidence, nodes)
+        return for_each(influences, evidence, self._chunk(nodes))
 
     def _integrals(self, mean, root, targets, nodes: Nodes) -> Integrals:
         """For each record, f ~ N(mean, root rootᵀ): values (n,), slopes (n, o), curvatures (n, o, o)."""
@@ -372,7 +364,7 @@ class LinearModel(AbstractModel):
 
     def _chunk(self, nodes: Nodes) -> int:
         per_record = max(nodes.points.size * self.likelihood.outputs, self.dim * self.likelihood.outputs)
-        return max(CHUNK_ELEMENTS // per_record, 1)
+        return cached_chunk(per_record, self.dim)
 
 
 def _require_fit(features: AbstractFeatures, likelihood: AbstractLikelihood, prior: AbstractGaussian) -> None:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from unbayes._numerics.linalg import Half
 from unbayes._numerics.quadrature import Nodes
-from unbayes._numerics.records import CHUNK_ELEMENTS, accumulate
+from unbayes._numerics.records import accumulate, cached_chunk
 from unbayes.models.derivatives import Derivatives, leading, of_outputs
 from unbayes.models.evidence import LinearEvidence
 from unbayes.posteriors import AbstractGaussian
@@ -41,7 +41,7 @@ def derivatives(
         per_record = max(per_record, outputs**3 * Half(leading(count)).size * leading(count))
     if outputs > 1:
         per_record = max(per_record, nodes.count * outputs**order)
-    return accumulate(part, (evidence, weights), max(CHUNK_ELEMENTS // per_record, 1))
+    return accumulate(part, (evidence, weights), cached_chunk(per_record))
 
 
 def bending(

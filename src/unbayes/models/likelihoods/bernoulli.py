@@ -148,21 +148,36 @@ class BernoulliLikelihood(AbstractLikelihood):
         nodes = gauss_hermite(mean.dtype)
         narrow = self.predictive(mean + safe_sqrt(variance) * nodes.points, jnp.log(nodes.weights))
         scale, is_wide = _wide_scale(variance)
-        half_line = gauss_laguerre(mean.dtype)
-        x, distance = half_line.points, jnp.abs(mean)
-        one_side = norm.pdf(x, distance, scale) - norm.pdf(-x, distance, scale)
-        unlikelier = ndtr(-distance / scale) + half_line.weights @ (sigmoid(-x) * one_side)
-        sides = jnp.stack([jnp.log(unlikelier), jnp.log1p(-unlikelier)], axis=1)
-        wide = jnp.where((mean > 0)[:, None], sides, sides[:, ::-1])
-        # Far out, only sums of logarithms keep a probability from becoming zero.
-        use_wide = is_wide & (unlikelier > 1e-30)
-        return ClassPredictive(jnp.where(use_wide[:, None], wide, narrow.log_probabilities))
+
+        def with_wide():
+            half_line = gauss_laguerre(mean.dtype)
+            x, distance = half_line.points, jnp.abs(mean)
+            one_side = norm.pdf(x, distance, scale) - norm.pdf(-x, distance, scale)
+            unlikelier = ndtr(-distance / scale) + half_line.weights @ (sigmoid(-x) * one_side)
+            sides = jnp.stack([jnp.log(unlikelier), jnp.log1p(-unlikelier)], axis=1)
+            wide = jnp.where((mean > 0)[:, None], sides, sides[:, ::-1])
+            # Far out, only sums of logarithms keep a probability from becoming zero.
+            use_wide = is_wide & (unlikelier > 1e-30)
+            return jnp.where(use_wide[:, None], wide, narrow.log_probabilities)
+
+        return ClassPredictive(jax.lax.cond(is_wide.any(), with_wide, lambda: narrow.log_probabilities))
 
     def predictive(self, f, log_weights):
-        """Probabilities of both classes, each from its own logarithms."""
+        """Probabilities of both classes, each from its own terms, or from their logarithms where f is far."""
         weights = log_weights[:, None]
-        sides = [logsumexp(log_sigmoid(side * f) + weights, axis=0) for side in (-1, 1)]
-        return ClassPredictive(jnp.stack(sides, axis=1))
+
+        def by_terms():
+            small = jnp.exp(-jnp.abs(f))
+            sides = [jnp.where(is_nearer, 1, small) / (1 + small) for is_nearer in (f < 0, f >= 0)]
+            return jnp.log(jnp.stack([jnp.exp(log_weights) @ side for side in sides], axis=1))
+
+        def by_logarithms():
+            sides = [logsumexp(log_sigmoid(side * f) + weights, axis=0) for side in (-1, 1)]
+            return jnp.stack(sides, axis=1)
+
+        # Terms that would become zero.
+        is_far = jnp.abs(f).max() > -0.5 * jnp.log(jnp.finfo(f.dtype).tiny)
+        return ClassPredictive(jax.lax.cond(is_far, by_logarithms, by_terms))
 
 
 def _wide_scale(variance):
