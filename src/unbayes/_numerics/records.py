@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from unbayes._numerics.finite import is_finite
+
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22
 # Elements that stay in a processor's cache while they are worked on, which takes half the time.
@@ -109,8 +111,9 @@ def to_float_array(values: Any, name: str, dtype: jnp.dtype, shape: tuple[int | 
         expected = ", ".join("n" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} must have shape ({expected}), got {array.shape}")
     with np.errstate(over="ignore"):
-        converted = array.astype(dtype)
-    if not np.isfinite(converted).all():
+        # What does not lie in order is copied on its way to the device.
+        converted = array.astype(dtype, copy=array.flags.c_contiguous)
+    if not is_finite(converted):
         bad = int(np.argwhere(~np.isfinite(converted))[0][0])
         raise ValueError(f"{name} must be finite in {converted.dtype}, got {array[bad]} in row {bad}")
     # Unlike `jnp.asarray`, this compiles nothing.

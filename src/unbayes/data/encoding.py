@@ -110,6 +110,8 @@ def numbers_of(table: "pyarrow.RecordBatch", name: str) -> "np.ndarray":
     import numpy as np
     import pyarrow
 
+    from unbayes._numerics.finite import is_finite
+
     column = table.column(name)
     if kind_of(column.type) not in ("numbers", "true or false", "nothing"):
         raise Refused(f"column {name} must hold numbers, but is of type {column.type}")
@@ -118,11 +120,9 @@ def numbers_of(table: "pyarrow.RecordBatch", name: str) -> "np.ndarray":
         values = column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
     except pyarrow.ArrowException as error:
         raise Refused(f"column {name} must fit into float64, but holds numbers of more digits") from error
-    # A sum is finite only if all of its terms are, and takes a fraction of the time.
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_fine = np.isfinite(values.sum())
-    if not is_fine and not (fine := np.isfinite(values)).all():
-        raise BadRow(int(np.argmin(fine)), f"column {name} must be a finite number, but is none")
+    if not is_finite(values):
+        row = int(np.argmin(np.isfinite(values)))
+        raise BadRow(row, f"column {name} must be a finite number, but is none")
     return values
 
 

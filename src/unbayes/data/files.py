@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 PART_ROWS = 1 << 20
 # Pieces that are read ahead: more of them would only take memory.
 READ_AHEAD = 2
+# Records from which a thread that reads ahead saves more than it costs.
+LEAST_AHEAD = 1 << 16
 # How Arrow says where a line of CSV is wrong; what it says besides quotes the line.
 CSV_ROW = re.compile(r"Row #(\d+)")
 
@@ -127,6 +129,13 @@ class FileReader(AbstractReader):
         """From the files' metadata, where all records are wanted."""
         counts = [each.rows for each in self.files]
         return None if self.conditions or None in counts else sum(each or 0 for each in counts)
+
+    @property
+    def goes_ahead(self) -> bool:
+        """Where Arrow may use more than one thread, and there is more than a moment's work."""
+        import pyarrow
+
+        return pyarrow.cpu_count() > 1 and (self.rows is None or self.rows > LEAST_AHEAD)
 
     @property
     def names(self) -> list[str]:

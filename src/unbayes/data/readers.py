@@ -80,6 +80,14 @@ class AbstractReader(abc.ABC):
     is_once: bool = False
 
     @property
+    def goes_ahead(self) -> bool:
+        """Whether another thread may read the next records while these are worked on, and is worth its while.
+
+        What a user made may belong to the thread that made it.
+        """
+        return False
+
+    @property
     @abc.abstractmethod
     def rows(self) -> int | None:
         """Number of records, where that is known without reading them."""

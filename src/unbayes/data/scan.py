@@ -3,9 +3,10 @@
 import collections
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, cast
 
+from unbayes.data.ahead import ahead
 from unbayes.data.columns import Column, Columns
 from unbayes.data.delta import is_delta, read_delta
 from unbayes.data.encoding import AbstractEncoder, Function, joined, names_in, require_alike
@@ -90,6 +91,11 @@ class Scan(AbstractSource):
 
     def batches(self) -> Iterator[Batch]:
         """Batches of `batch_rows` records, the last one of what is left."""
+        # A function of a user's may belong to this thread.
+        goes_ahead = self.reader.goes_ahead and not isinstance(self.encoder, Function)
+        return ahead(self._batches()) if goes_ahead else self._batches()
+
+    def _batches(self) -> Generator[Batch, None, None]:
         waiting: collections.deque[Piece] = collections.deque()
         held = number = 0
         shape = None
