@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
-.PHONY: help demo reproduce readme test test-all test-slow test-torch docs docs-build bench trust lint format clean
+.PHONY: help demo reproduce readme test test-all test-slow test-torch docs docs-build bench scale trust lint format clean
 
 help:  ## Say what there is.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ bench: $(VENV)/.installed  ## What unlearning costs, against its rivals: bench.m
 	$(BIN)/python benchmarks/numpyro_start.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/service.py
+
+scale: $(VENV)/.installed  ## A hundred million rows in files, on workers and as a stream: benchmarks/scale.md (10 GB of disk).
+	$(BIN)/python benchmarks/scale.py --again
 
 trust: $(VENV)/.installed  ## When results are trusted and errors predicted, over 302 scenarios: benchmarks/trust.md, .json and .png.
 	$(BIN)/python benchmarks/trust.py

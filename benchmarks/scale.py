@@ -21,9 +21,9 @@ HERE = Path(__file__).parent
 # Records of a file, and how many files are read.
 FILE_ROWS, FILES = 1_050_000, (1, 10, 96)
 # Of those, how many for jobs on workers, to train on as a stream and in memory, and to erase on every engine.
-JOB_FILES, STREAM_FILES, MEMORY_FILES, ERASED_FILES = 40, 10, 2, 4
+JOB_FILES, STREAM_FILES, MEMORY_FILES, ERASED_FILES = 24, 10, 2, 4
 # Rounds in which rivals take turns, by the number of files: the more records, the steadier the times.
-ROUNDS = {1: 5, 10: 3}
+ROUNDS = {1: 3, 10: 3}
 ROWS_OF_FLIGHTS = (300_000, None)
 # What XLA and others take one core by, as a worker of one thread does.
 ONE_THREAD = {"NPROC": "1", "OMP_NUM_THREADS": "1"}
@@ -106,12 +106,11 @@ def out_of_core(bench: Bench, model: str) -> Found:
         rows = count * bench.file_rows
         found[str(rows)] = bench.turns(ROUNDS.get(count, 1), calls)
         found[str(rows)]["bytes"] = sum(Path(file).stat().st_size for file in files)
-        print(model, rows, found[str(rows)], flush=True)
     return found
 
 
 def dask(bench: Bench) -> Found:
-    """A job in this process, on one worker and on two, each of one thread; and on two, one of which is killed."""
+    """A job in this process, on one worker, on two of one thread each, and on two of which one is killed."""
     files, out = bench.files(JOB_FILES), bench.folder / "dask"
     out.mkdir(exist_ok=True)
     job = {"model": "logistic", "files": files}
@@ -171,7 +170,7 @@ def _devices(number: int) -> dict[str, str]:
 
 
 def fit(bench: Bench) -> Found:
-    """Training in passes over files beside training in memory, and stochastic gradients over the same stream."""
+    """Training in passes over files, beside training in memory, and stochastic gradients over the files."""
     many, few = bench.files(STREAM_FILES), bench.files(MEMORY_FILES)
     found = {
         "stream": bench.run("scale_work.fit", files=many, warm=few[:1], streamed=True),
@@ -189,18 +188,13 @@ def flights(bench: Bench) -> Found:
         folder = bench.folder / f"flights-{rows}"
         folder.mkdir(parents=True, exist_ok=True)
         sizes = bench.run("scale_flights.prepare", folder=str(folder), rows=rows)
-        calls = {
-            name: bench.run("scale_flights.train", folder=str(folder), name=name)
-            for name in ("all", "others")
+        each = {"train": "all", "retrain": "others"}
+        trained = {
+            what: bench.run("scale_flights.train", folder=str(folder), name=name)
+            for what, name in each.items()
         }
         erased = bench.run("scale_flights.erase", folder=str(folder))
-        found[str(sizes["flights"])] = {
-            **sizes,
-            "train": calls["all"],
-            "retrain": calls["others"],
-            "erase": erased,
-        }
-        print(found, flush=True)
+        found[str(sizes["flights"])] = {**sizes, **trained, "erase": erased}
     return found
 
 
@@ -226,9 +220,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - {*PARTS}:
         parser.error(f"PART must be of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
-    results = (
-        {} if arguments.again or not arguments.results.exists() else json.loads(arguments.results.read_text())
-    )
+    is_known = arguments.results.exists() and not arguments.again
+    results = json.loads(arguments.results.read_text()) if is_known else {}
     bench = Bench(arguments.folder.absolute(), arguments.file_rows)
     for name in arguments.parts or [name for name in PARTS if name not in results]:
         results[name] = PARTS[name](bench)

@@ -1,4 +1,4 @@
-"""What `scale.py` found, as tables: all of it, what the documentation shows, and what more rows would take."""
+"""What `scale.py` found, as tables: all of it, what the documentation shows, and what more rows take."""
 
 import json
 import math
@@ -70,12 +70,8 @@ def goals(found: Found) -> Table:
         add("fit of a stream against memory, per row and pass", "≤ 1.3", f"{ratio:.2f}", ratio <= 1.3)
     if "flights" in found:
         few, many = (each["train"]["peak"] for each in found["flights"].values())
-        add(
-            "flights: peak memory of ten times as many",
-            "flat",
-            f"{few:.2f} → {many:.2f} GiB",
-            many <= 1.2 * few,
-        )
+        value = f"{few:.2f} → {many:.2f} GiB"
+        add("flights: peak memory of ten times as many", "flat", value, many <= 1.2 * few)
     return rows
 
 
@@ -121,17 +117,8 @@ def _of_engines(found: Found) -> Table:
 
 
 def _of_fit(found: Found) -> Table:
-    rows = [
-        [
-            "",
-            "rows",
-            "passes",
-            "seconds",
-            "ns per row and pass",
-            "peak memory, GiB",
-            "held-out log-likelihood",
-        ]
-    ]
+    head = ["rows", "passes", "seconds", "ns per row and pass", "peak, GiB", "held-out log-likelihood"]
+    rows = [["", *head]]
     for name, text, count in (
         ("stream", "`fit` of files", found["rows"]),
         ("memory", "`fit` in memory", found["rows in memory"]),
@@ -167,19 +154,8 @@ def _of_fit(found: Found) -> Table:
 
 
 def _of_flights(found: Found) -> Table:
-    rows = [
-        [
-            "flights",
-            "erased",
-            "train, s",
-            "peak, GiB",
-            "erase, s",
-            "peak, GiB",
-            "verdict",
-            "nats from retraining",
-            "… when not erased",
-        ]
-    ]
+    head = ["flights", "erased", "train, s", "peak, GiB", "erase, s", "peak, GiB", "verdict"]
+    rows = [[*head, "nats from retraining", "… when not erased"]]
     for count, each in found.items():
         erase = each["erase"]
         rows.append(
@@ -200,39 +176,28 @@ def _of_flights(found: Found) -> Table:
 
 def paper(found: Found) -> Table:
     """What a hundred billion rows would take, from what was measured."""
-    sizes, job, training = found["logistic"], found["dask"], found["fit"]["stream"]
+    sizes, job, training = found["linear"], found["dask"], found["fit"]["stream"]
     largest = max(sizes, key=int)
     per_row = sizes[largest]["bytes"] / int(largest)
     summing = job["one"]["seconds"] / job["one"]["records"]
     # Two cores were at work.
-    fitting = 2 * training["per row and pass"]
+    fitting, passes = 2 * training["per row and pass"], training["passes"]
     parts = math.ceil(ROWS / PART_ROWS)
     depth = math.ceil(math.log(parts, FAN_IN))
-    hours = training["passes"] * ROWS * fitting / CORES / 3600
-    rate = CORES / fitting * per_row
+    hours, sent = passes * ROWS * fitting / CORES / 3600, job["one"]["bytes"]
+    erasing = f"{ERASED * summing:.1f} core-seconds, {ERASED * per_row / 1e6:.0f} MB"
     return [
-        ["", "measured", f"{ROWS:.0e} rows".replace("e+", "e")],
-        ["bytes of the columns", f"{per_row:.0f} a row", f"{per_row * ROWS / 1e12:.1f} TB"],
-        [
-            "a pass of training",
-            f"{1e6 * fitting:.2f} µs a row and core",
-            f"{ROWS * fitting / 3.6e6 / 1000 * 1000:.0f} core-hours",
-        ],
-        ["passes", str(training["passes"]), str(training["passes"])],
-        [f"training on {CORES:,} cores", "", f"{hours:.1f} hours, reading {rate / 1e9:.0f} GB/s"],
-        ["parts", f"{PART_ROWS:,} rows", f"{parts:,}"],
-        ["depth of the tree of sums", f"{FAN_IN} at once", str(depth)],
-        [
-            "what parts send in a pass",
-            f"{job['one']['bytes']:,} bytes a part",
-            f"{parts * job['one']['bytes'] / 1e9:.1f} GB",
-        ],
-        ["a roster of all rows", "16 bytes a row", f"{16 * ROWS / 1e12:.1f} TB: `roster=False`, or `ids`"],
-        [
-            f"erasing {ERASED:,} rows",
-            f"{1e6 * summing:.2f} µs a row and core",
-            f"{ERASED * summing:.1f} core-seconds, {ERASED * per_row / 1e6:.0f} MB",
-        ],
+        ["", "measured", "10¹¹ rows"],
+        ["files", f"{per_row:.0f} bytes a row", f"{per_row * ROWS / 1e12:.1f} TB"],
+        ["parts", f"{PART_ROWS:,} rows each", f"{parts:,}"],
+        ["a pass of training", f"{1e6 * fitting:.2f} µs a row", f"{ROWS * fitting / 3600:.0f} core-hours"],
+        ["passes of training", str(passes), str(passes)],
+        [f"training on {CORES:,} cores", "", f"{hours:.1f} hours"],
+        ["… reading", "", f"{CORES / fitting * per_row / 1e9:.0f} GB/s"],
+        ["levels of the tree of sums", f"{FAN_IN} sums at once", str(depth)],
+        ["sums of an erasure", f"{sent:,} bytes a part", f"{parts * sent / 1e9:.1f} GB, if of all rows"],
+        ["a roster of all rows", "16 bytes a row", f"{16 * ROWS / 1e12:.1f} TB"],
+        [f"erasing {ERASED:,} rows", f"{1e6 * summing:.2f} µs a row", erasing],
     ]
 
 
@@ -250,8 +215,8 @@ SECTIONS = {
     ),
     "logistic": (
         "Sums over files, logistic regression",
-        "The same. For each row there are integrals over the log-odds, third derivatives in 21 parameters, and "
-        "how improbable the row is.",
+        "The same. For each row there are integrals over the log-odds, third derivatives in 21 parameters, "
+        "and how improbable the row is: work that no reading is.",
         _of_sizes,
     ),
     "dask": (
