@@ -20,8 +20,10 @@ from scale_tables import write
 HERE = Path(__file__).parent
 # Records of a file, and how many files are read.
 FILE_ROWS, FILES = 1_050_000, (1, 10, 96)
-# Of those, how many for jobs on workers, to train on as a stream and in memory, and to erase on every engine.
-JOB_FILES, STREAM_FILES, MEMORY_FILES, ERASED_FILES = 24, 10, 2, 4
+# Of those, how many for jobs on workers, to train on as a stream, and in memory.
+JOB_FILES, STREAM_FILES, MEMORY_FILES = 24, 10, 2
+# To train on and to erase where engines are compared.
+TRAINED_FILES, ERASED_FILES = 4, 2
 # Rounds in which rivals take turns, by the number of files: the more records, the steadier the times.
 ROUNDS = {1: 3, 10: 3}
 ROWS_OF_FLIGHTS = (300_000, None)
@@ -33,8 +35,9 @@ Found = dict[str, Any]
 class Bench:
     """Files of records in a folder, and new processes that work on them."""
 
-    def __init__(self, folder: Path, file_rows: int):
+    def __init__(self, folder: Path, file_rows: int, most: int = FILES[-1]):
         self.folder, self.file_rows = folder, file_rows
+        self.sizes = [count for count in FILES if count <= most]
 
     def files(self, count: int) -> list[str]:
         """So many files of records, written by two processes unless they are there."""
@@ -71,7 +74,8 @@ class Bench:
     ) -> subprocess.Popen[str]:
         module, name = function.split(".")
         call = f"{module}.{name}(**json.loads(sys.argv[1]))"
-        code = f"import json, sys, {module}\nif __name__ == '__main__':\n    print(json.dumps({call}))"
+        pin = "import os\nif core := os.environ.get('ONE_CORE'): os.sched_setaffinity(0, {int(core)})\n"
+        code = f"{pin}import json, sys, {module}\nif __name__ == '__main__':\n    print(json.dumps({call}))"
         path = {"PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, sys.path)])}
         return subprocess.Popen(
             [sys.executable, "-c", code, json.dumps(arguments)],
@@ -92,7 +96,7 @@ def out_of_core(bench: Bench, model: str) -> Found:
     """Statistics of files of three sizes, beside the rivals."""
     found: Found = {}
     warm = bench.files(1)
-    for count in FILES:
+    for count in bench.sizes:
         files = bench.files(count)
         calls = {
             "product": lambda files=files: bench.run("scale_work.product", files=files),
@@ -116,11 +120,13 @@ def dask(bench: Bench) -> Found:
     job = {"model": "logistic", "files": files}
 
     def one(name: str, engine: str, workers: int, **settings: Any) -> Found:
+        # JAX works on one batch while Python reads another: of this process, one core is one worker's share.
+        share = {"ONE_CORE": "0"} if engine == "here" else {}
         # Enough parts that every worker compiles.
         warm = bench.files(4 * workers)
         return bench.run(
             "scale_work.on_engine",
-            environment=ONE_THREAD,
+            environment={**ONE_THREAD, **share},
             engine=engine,
             workers=workers,
             warm=warm,
@@ -140,7 +146,7 @@ def dask(bench: Bench) -> Found:
 
 def engines(bench: Bench) -> Found:
     """The same records on other engines, in other chunks, in another order, on several devices."""
-    files, out = bench.files(STREAM_FILES), bench.folder / "engines"
+    files, out = bench.files(TRAINED_FILES), bench.folder / "engines"
     out.mkdir(exist_ok=True)
     erased = files[:ERASED_FILES]
     ways: dict[str, tuple[dict[str, Any], dict[str, str] | None]] = {
@@ -216,13 +222,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(".scale"), help="for the files of records")
     parser.add_argument("--keep", action="store_true", help="leave that folder for the next time")
     parser.add_argument("--file-rows", type=int, default=FILE_ROWS, help="records of a file")
+    parser.add_argument("--most", type=int, default=FILES[-1], help="files that are read at once, at most")
     parser.add_argument("--results", type=Path, default=HERE / "scale.json", help="where results are kept")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - {*PARTS}:
         parser.error(f"PART must be of {', '.join(PARTS)}, got {', '.join(sorted(unknown))}")
     is_known = arguments.results.exists() and not arguments.again
     results = json.loads(arguments.results.read_text()) if is_known else {}
-    bench = Bench(arguments.folder.absolute(), arguments.file_rows)
+    bench = Bench(arguments.folder.absolute(), arguments.file_rows, arguments.most)
     for name in arguments.parts or [name for name in PARTS if name not in results]:
         results[name] = PARTS[name](bench)
         ordered = {part: results[part] for part in PARTS if part in results}

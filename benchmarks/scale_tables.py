@@ -94,7 +94,7 @@ def _of_sizes(sizes: Found) -> Table:
 
 def _of_dask(job: Found) -> Table:
     names = {
-        "here": "this process, one thread",
+        "here": "this process, on one core",
         "one": "one worker",
         "two": "two workers",
         "killed": "two workers, one of them killed",

@@ -42,7 +42,16 @@ def test_the_paper_reckons_with_the_library_as_it_is():
 @pytest.mark.slow
 def test_parts_run_on_few_rows(tmp_path):
     results = tmp_path / "scale.json"
-    command = [sys.executable, FOLDER / "scale.py", "--file-rows", "3000", "--folder", tmp_path / "files"]
+    command = [
+        sys.executable,
+        FOLDER / "scale.py",
+        "--file-rows",
+        "3000",
+        "--most",
+        "10",
+        "--folder",
+        tmp_path / "files",
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [*command, "--results", results, "linear", "engines"], env=environment, cwd=tmp_path, check=False
