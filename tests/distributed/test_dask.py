@@ -75,7 +75,7 @@ def in_frame(folder=None, size=50):
 
 def in_arrays(folder=None, size=50):
     """A pair of arrays in chunks."""
-    return tuple(da.from_array(np.asarray(each), chunks=size) for each in PROBLEM.full), {}
+    return tuple(da.from_array(each, chunks=size) for each in PROBLEM.full), {}
 
 
 @pytest.mark.parametrize("records", [in_files, in_frame, in_arrays])
@@ -98,6 +98,22 @@ def test_partitions_change_nothing_but_rounding(client, records):
             trained.posterior, MODEL, data, client=client, **columns, memory=trained.memory, key=KEY
         )
         assert_same(there, here)
+
+
+def test_arrays_need_not_be_in_the_same_chunks(client):
+    trained = ub.fit(MODEL, PROBLEM.full, key=KEY)
+    here = ub.summarise(trained.posterior, MODEL, PROBLEM.full, key=KEY)
+    inputs = da.from_array(PROBLEM.full[0], chunks=(40, 1))
+    targets = da.from_array(PROBLEM.full[1], chunks=70)
+    there = on_dask.summarise(trained.posterior, MODEL, (inputs, targets), client=client, key=KEY)
+    assert_same(there, here)
+
+
+def test_one_array_is_conditioned_on_exactly(client):
+    model = ub.BetaBernoulli(ub.Beta(1.0, 2.0))
+    trained = on_dask.fit(model, da.from_array(PROBLEM.full[1], chunks=40), client=client, key=KEY)
+    ones = PROBLEM.full[1].sum()
+    assert_same(trained.posterior, ub.Beta(1.0 + ones, 2.0 + 150 - ones))
 
 
 def test_erased_records_are_found_in_few_partitions(client):
