@@ -5,6 +5,7 @@ none is ever a file. Arrays travel as NumPy's.
 """
 
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import os
@@ -30,6 +31,9 @@ PROCESS = uuid.uuid4().hex
 TASKS, RESTS = 2, 16
 # Sums that are added at once. A power of two: neighbours then meet in the same order as in one process.
 FAN_IN = 16
+# Parameters of glibc's mallopt, and bytes up to which an array is put where one was before: its own limit.
+MALLOC_TRIM_THRESHOLD, MALLOC_MMAP_THRESHOLD = -1, -3
+HELD_BYTES = 1 << 25
 # What tells XLA how many threads to use, before it begins.
 XLA_THREADS = "NPROC"
 
@@ -183,3 +187,16 @@ def _limit(threads: int) -> None:
     os.environ.setdefault(XLA_THREADS, str(threads))
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     pyarrow.set_cpu_count(threads)
+    _hold_memory()
+
+
+@functools.cache
+def _hold_memory() -> None:
+    """Let the C library keep some memory that was freed for what comes next.
+
+    Dask's nannies tell it to give all of it back: half of a worker's time then goes into new pages.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(MALLOC_MMAP_THRESHOLD, HELD_BYTES)
+        library.mallopt(MALLOC_TRIM_THRESHOLD, 4 * HELD_BYTES)
