@@ -61,10 +61,10 @@ def goals(found: Found) -> Table:
         add("Dask, one worker: overhead", "≤ 15%", f"{over:.0%}", over <= 0.15)
         add("Dask, two workers against one", "≥ 1.7", f"{gain:.2f}", gain >= 1.7)
         away = job["differences"]["statistics"][-1]
-        add("a worker killed in the middle: difference", "≤ 1e-12", f"{away:.0e}", away <= 1e-12)
+        add("a worker killed in the middle: difference", "≤ 1e-12", _share(away), away <= 1e-12)
     if "engines" in found:
         away = max(max(found["engines"][model]["statistics"]) for model in ("linear", "logistic"))
-        add("engines, chunks, orders, devices: difference", "≤ 1e-12", f"{away:.0e}", away <= 1e-12)
+        add("engines, chunks, orders, devices: difference", "≤ 1e-12", _share(away), away <= 1e-12)
     if "fit" in found:
         ratio = found["fit"]["stream"]["per row and pass"] / found["fit"]["memory"]["per row and pass"]
         add("fit of a stream against memory, per row and pass", "≤ 1.3", f"{ratio:.2f}", ratio <= 1.3)
@@ -73,6 +73,10 @@ def goals(found: Found) -> Table:
         value = f"{few:.2f} → {many:.2f} GiB"
         add("flights: peak memory of ten times as many", "flat", value, many <= 1.2 * few)
     return rows
+
+
+def _share(difference: float) -> str:
+    return f"{difference:.0e}" if difference else "none"
 
 
 def _of_sizes(sizes: Found) -> Table:
@@ -103,7 +107,7 @@ def _of_dask(job: Found) -> Table:
     away = [0.0, *job["differences"]["statistics"]]
     for (name, text), difference in zip(names.items(), away, strict=True):
         seconds = job[name]["seconds"]
-        rows.append([text, f"{seconds:.1f}", f"{job['one']['seconds'] / seconds:.2f}", f"{difference:.0e}"])
+        rows.append([text, f"{seconds:.1f}", f"{job['one']['seconds'] / seconds:.2f}", _share(difference)])
     return rows
 
 
@@ -111,7 +115,7 @@ def _of_engines(found: Found) -> Table:
     rows = [["", "linear: statistics", "posterior", "logistic: statistics", "posterior"]]
     columns = [found[model][what] for model in ("linear", "logistic") for what in ("statistics", "posterior")]
     for name, *values in zip(found["ways"], *columns, strict=True):
-        rows.append([name, *(f"{value:.0e}" for value in values)])
+        rows.append([name, *(_share(value) for value in values)])
     verdicts = [", ".join(found[model]["verdicts"]) for model in ("linear", "logistic")]
     return [*rows, ["verdicts, all of them", verdicts[0], "", verdicts[1], ""]]
 
