@@ -155,6 +155,7 @@ def engines(bench: Bench) -> Found:
         "batches of 300,000": ({"batch_rows": 300_000}, None),
         "files in reverse": ({"files": erased[::-1]}, None),
         **{f"Dask, {n} workers": ({"engine": "dask", "workers": n}, ONE_THREAD) for n in (1, 2, 8)},
+        "Spark, 2 workers": ({"engine": "spark", "workers": 2}, ONE_THREAD),
         **{f"{n} devices": ({}, _devices(n)) for n in (2, 4, 8)},
     }
     found: Found = {}

@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -168,7 +169,30 @@ def _dask(workers: int) -> Iterator[Engine]:
         )
 
 
-ENGINES = {"here": _here, "dask": _dask}
+@contextlib.contextmanager
+def _spark(workers: int) -> Iterator[Engine]:
+    """Spark on this machine, with so many threads, each of which has a process of Python."""
+    from pyspark.sql import SparkSession
+
+    from unbayes.distributed import spark
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+    session = SparkSession.builder.master(f"local[{workers}]").config(map=settings).getOrCreate()
+
+    def source(found: ub.Scan) -> Any:
+        *columns, target = found.columns or ()
+        places = dict.fromkeys(file.name for file in found.reader.files)
+        frame = session.read.parquet(*places)
+        return spark.source(frame, columns=columns, target=target, batch_rows=found.batch_rows)
+
+    try:
+        yield Engine(source, list)
+    finally:
+        session.stop()
+
+
+ENGINES = {"here": _here, "dask": _dask, "spark": _spark}
 
 
 def on_engine(
