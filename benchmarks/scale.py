@@ -46,7 +46,7 @@ class Bench:
         missing = [number for number, path in paths.items() if not path.exists()]
         arguments = {"folder": str(self.folder), "rows": self.file_rows}
         writers = [
-            self._begin("scale_work.write", numbers=numbers, **arguments)
+            self.begin("scale_work.write", numbers=numbers, **arguments)
             for numbers in (missing[::2], missing[1::2])
             if numbers
         ]
@@ -56,7 +56,7 @@ class Bench:
 
     def run(self, function: str, *, environment: dict[str, str] | None = None, **arguments: Any) -> Found:
         """What a function returns in a new process."""
-        return _end(self._begin(function, environment, **arguments))
+        return _end(self.begin(function, environment, **arguments))
 
     def turns(self, rounds: int, calls: dict[str, Callable[[], Found]]) -> dict[str, Found]:
         """Calls take turns; of each, medians."""
@@ -69,9 +69,10 @@ class Bench:
             for name, rows in found.items()
         }
 
-    def _begin(
+    def begin(
         self, function: str, environment: dict[str, str] | None = None, **arguments: Any
     ) -> subprocess.Popen[str]:
+        """A new process that will print what a function returns."""
         module, name = function.split(".")
         call = f"{module}.{name}(**json.loads(sys.argv[1]))"
         pin = "import os\nif core := os.environ.get('ONE_CORE'): os.sched_setaffinity(0, {int(core)})\n"
@@ -136,6 +137,21 @@ def dask(bench: Bench) -> Found:
         )
 
     found = {"here": one("here", "here", 1), "one": one("one", "dask", 1), "two": one("two", "dask", 2)}
+    # As fast as two cores of this machine are: each has half of the files to itself, and nobody divides them.
+    apart = [
+        bench.begin(
+            "scale_work.on_engine",
+            {**ONE_THREAD, "ONE_CORE": str(core)},
+            engine="here",
+            workers=1,
+            warm=bench.files(4),
+            out=str(out / f"apart {core}"),
+            model="logistic",
+            files=files[core::2],
+        )
+        for core in (0, 1)
+    ]
+    found["apart"] = {"seconds": max(_end(each)["seconds"] for each in apart)}
     found["killed"] = one("killed", "dask", 2, kill=found["two"]["seconds"] / 2)
     names = ("here", "one", "two", "killed")
     found["differences"] = bench.run(

@@ -108,6 +108,10 @@ def _of_dask(job: Found) -> Table:
     for (name, text), difference in zip(names.items(), away, strict=True):
         seconds = job[name]["seconds"]
         rows.append([text, f"{seconds:.1f}", f"{job['one']['seconds'] / seconds:.2f}", _share(difference)])
+    if "apart" in job:
+        seconds = job["apart"]["seconds"]
+        gain = f"{job['one']['seconds'] / seconds:.2f}"
+        rows.append(["two processes that share nothing, half of the files each", f"{seconds:.1f}", gain, ""])
     return rows
 
 
