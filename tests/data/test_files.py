@@ -313,5 +313,7 @@ def test_places_where_nothing_is(tmp_path, place, sentence):
         (tmp_path / "mixed" / name).touch()
     with pytest.raises(Refused, match=sentence):
         ub.scan(tmp_path / place, columns=["a"])
+    with pytest.raises(Refused, match="data must name at least one file, got none"):
+        ub.scan([], columns=["a"])
     with pytest.raises(Refused, match="data must be all here or all at one address, got both"):
         ub.scan([str(tmp_path / place), "memory://x"], columns=["a"])

@@ -249,7 +249,7 @@ def reader_of(
     if is_iceberg(data):
         return IcebergReader.open(data, conditions)
     is_place = isinstance(data, str | os.PathLike) or (
-        isinstance(data, list) and data and all(isinstance(each, str | os.PathLike) for each in data)
+        isinstance(data, list) and all(isinstance(each, str | os.PathLike) for each in data)
     )
     if is_place or hasattr(data, "get_fragments"):
         from unbayes.data.files import FileReader
