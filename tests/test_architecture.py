@@ -12,7 +12,7 @@ ROOT = Path(unbayes.__file__).parent
 PAPER = ROOT.with_name("unbayes_paper")
 # From the innermost room outwards; a module may import from its own room and from those before it.
 ROOMS = [
-    {"_version", "_fork", "_replace", "_numerics", "_storable", "progress", "_validation"},
+    {"_version", "_fork", "_finite", "_replace", "_numerics", "_storable", "progress", "_validation"},
     {"data"},
     {"posteriors"},
     {"models"},

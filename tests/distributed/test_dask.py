@@ -133,6 +133,7 @@ def test_erased_records_are_found_in_few_partitions(client):
         on_dask.summarise(trained.posterior, MODEL, frame[frame["id"] == "r"], **COLUMNS, **settings)
 
 
+@pytest.mark.long
 def test_refining_is_that_of_one_process(client):
     trained = ub.fit(MODEL, PROBLEM.full, key=KEY)
     here = ub.refine(trained.posterior, MODEL, PROBLEM.remaining, key=KEY)

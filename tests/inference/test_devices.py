@@ -57,9 +57,8 @@ def by_one():
     return sums()
 
 
-@pytest.mark.parametrize(
-    "number", [2, pytest.param(4, marks=pytest.mark.long), pytest.param(8, marks=pytest.mark.slow)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [2, 4, 8])
 def test_however_many_devices(number, by_one, tmp_path):
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={number}"
     paths = [os.path.dirname(__file__), *sys.path]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from unbayes._numerics.finite import is_finite
+from unbayes._finite import is_finite
 
 # Elements that one chunk of records × draws may hold: a few tens of megabytes.
 CHUNK_ELEMENTS = 1 << 22

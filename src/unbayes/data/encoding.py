@@ -110,7 +110,7 @@ def numbers_of(table: "pyarrow.RecordBatch", name: str) -> "np.ndarray":
     import numpy as np
     import pyarrow
 
-    from unbayes._numerics.finite import is_finite
+    from unbayes._finite import is_finite
 
     column = table.column(name)
     if kind_of(column.type) not in ("numbers", "true or false", "nothing"):
