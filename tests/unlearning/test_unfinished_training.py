@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unbayes as ub
-from problems import KEY, logistic
+from problems import KEY, logistic, take
 
 
 class Pair:
@@ -60,3 +60,15 @@ def test_training_is_not_finished_by_unlearning(pair):
     left = pair.size(result.posterior.mean - pair.from_converged.posterior.mean)
     assert 0.5 * undone < left < 2 * undone
     assert any("training had not converged" in doubt for doubt in result.doubts)
+
+
+def test_the_next_request_knows_what_is_undone(pair):
+    """Nor is a result from it trusted that the first request would not have been."""
+    model, erased = pair.problem.model, pair.problem.erased
+    full, _ = pair.train(ub.NaturalGradientVI(iterations=1))
+    posterior, memory = full.posterior, full.memory
+    for rows in (slice(0, 10), slice(10, 20)):
+        found = ub.unlearn(posterior, model, take(erased, rows), memory=memory, key=KEY)
+        posterior, memory = found.posterior, found.memory
+        assert found.error.nats >= full.memory.stationarity
+        assert not found.trusted

@@ -262,7 +262,8 @@ class Memory(Storable):
         """Memory once `records` were erased: those of the coreset that are among them are gone for good.
 
         Of several equal records, as many stay as were not erased. `curvature` and `sums` are those at the
-        posterior which was recovered, `deviance` is that of the erased records.
+        posterior which was recovered, `deviance` is that of the erased records. What training left undone
+        still is.
         """
         remaining = None if self.is_stand_in else self.remaining_coreset(matches)
         coreset = weights = marks = copies = None
@@ -276,7 +277,7 @@ class Memory(Storable):
             deviance = max(self.deviance - deviance, 0.0)
         return type(self)(
             self.records - records,
-            None,
+            self.stationarity,
             curvature,
             coreset,
             weights,
