@@ -162,6 +162,16 @@ def test_files_of_a_table_are_refused(table):
     assert read(f"{table}/*.parquet", format="parquet") == list(range(SIZE))
 
 
+@pytest.mark.parametrize("place", ["", "*", "t*", "**/*.parquet"])
+def test_files_of_a_table_are_refused_from_above(table, place):
+    """Wherever they are found, as deleted rows still stand in them."""
+    link = table.parent.with_name(table.parent.name + "-link.parquet")
+    link.symlink_to(next(table.glob("*.parquet")))
+    for data in (f"{table.parent}/{place}", str(link), f"file://{table}/*.parquet"):
+        with pytest.raises(Refused, match=rf"{table} is a Delta table, in whose folder deleted records"):
+            unbayes.scan(data, columns=["row"])
+
+
 def test_what_cannot_be_read_is_a_sentence(table, tmp_path):
     with pytest.raises(Refused, match="nowhere cannot be opened: there is no Delta table"):
         unbayes.scan(tmp_path / "nowhere", format="delta")

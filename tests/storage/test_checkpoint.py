@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import jax
 import numpy as np
+import pyarrow
 import pytest
 
 import unbayes as ub
@@ -149,9 +151,9 @@ def test_files_that_were_changed_are_other_records(tmp_path):
 def test_what_cannot_be_read_is_summed_up_again(tmp_path):
     whole = ub.fit(MODEL, Stream(), **SETTINGS)
     break_off(tmp_path, 4)
-    (tmp_path / "pass-2.unbayes").write_bytes(b"PK")
+    (tmp_path / "unbayes-pass-2.checkpoint").write_bytes(b"PK")
     (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / ".pass-4.unbayes.0123456789abcdef.unbayes-tmp").write_text("half of a sum")
+    (tmp_path / ".unbayes-pass-4.checkpoint.0123456789abcdef.unbayes-tmp").write_text("half of a sum")
     stream = Stream()
     resumed = ub.fit(MODEL, stream, checkpoint=ub.Checkpoint(tmp_path), **SETTINGS)
     assert stream.passes == whole.passes - 2
@@ -176,6 +178,7 @@ import os, signal, sys
 import jax
 jax.config.update("jax_enable_x64", True)
 import numpy as np
+import pyarrow
 import unbayes as ub
 from problems import KEY, logistic
 
@@ -209,10 +212,51 @@ def test_a_process_that_was_killed(tmp_path):
     (tmp_path / "out.npz").unlink()
     assert run(4, "killed") == -signal.SIGKILL
     assert sorted(each.name for each in (tmp_path / "killed").iterdir()) == [
-        f"pass-{number}.unbayes" for number in (1, 2, 3)
+        f"unbayes-pass-{number}.checkpoint" for number in (1, 2, 3)
     ]
     assert run(0, "killed") == 0
     resumed = list(np.load(tmp_path / "out.npz").values())
     assert resumed[0] == whole[0] - 3
     for one, other in zip(resumed[1:], whole[1:], strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_tables_and_functions_are_known_by_what_they_are(tmp_path):
+    x, y = PROBLEM.full
+    table = pyarrow.table({"a": x[:, 0], "b": x[:, 1], "y": y, "row": range(len(y))})
+    other = table.set_column(0, "a", [-x[:, 0]])
+
+    def encode(piece):
+        return np.stack([piece["a"], piece["b"]], axis=1), piece["y"].to_numpy(zero_copy_only=False)
+
+    swapped = types.FunctionType(
+        (lambda piece: (np.stack([piece["b"], piece["a"]], axis=1), piece["y"].to_numpy())).__code__,
+        globals(),
+        encode.__name__,
+    )
+    swapped.__qualname__ = encode.__qualname__
+    scans = [
+        ub.scan(table, columns=encode),
+        ub.scan(table, columns=swapped),
+        ub.scan(other, columns=encode),
+        ub.scan(table, columns=encode, where=("row", "<", 100)),
+        ub.scan(table, columns=encode, where=("row", ">=", 100)),
+    ]
+    assert len({each.signature for each in scans}) == len(scans)
+    assert scans[0].signature == ub.scan(pyarrow.table(table.to_pydict()), columns=encode).signature
+    with pytest.raises(
+        ValueError, match=r"folder must be one that can be made or written to, but .*: file exists"
+    ):
+        ub.Checkpoint(__file__)
+
+
+def test_nothing_else_in_the_folder_is_touched_or_read_by_others(tmp_path):
+    folder = tmp_path / "open"
+    folder.mkdir(mode=0o755)
+    (folder / "pass-1.unbayes").write_text("somebody's own")
+    checkpoint = ub.Checkpoint(folder)
+    checkpoint.keep(1, "origin", np.ones(3))
+    (own,) = folder.glob("unbayes-pass-*")
+    assert own.stat().st_mode & 0o077 == 0
+    checkpoint.clear()
+    assert [each.read_text() for each in folder.iterdir()] == ["somebody's own"]

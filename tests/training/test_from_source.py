@@ -194,3 +194,17 @@ def test_refine_goes_on_from_an_unlearned_belief():
     )
     assert_close(streamed.posterior, whole.posterior)
     assert dataclasses.replace(whole.memory, lineage="").records == streamed.memory.records
+
+
+@pytest.mark.parametrize("sizes", [(150, 100), (100, 150)])
+def test_records_that_change_between_passes_are_noticed(sizes):
+    model, records = problem_of("logistic")
+    passes = []
+
+    def stream():
+        passes.append(sizes[bool(passes)])
+        yield take(records, slice(0, passes[-1]))
+
+    first, second = sizes
+    with pytest.raises(ValueError, match=f"were {first} of them in one and {second} in another, pass 2"):
+        ub.fit(model, stream, key=KEY)

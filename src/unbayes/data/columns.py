@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,9 +41,11 @@ class Column:
     def __post_init__(self):
         if not isinstance(self.name, str) or not self.name:
             raise Refused(f"a column must have a name, got {self.name!r}")
-        numbers = (self.mean, self.scale)
-        if not all(isinstance(each, int | float) and math.isfinite(each) for each in numbers):
-            raise Refused(f"column {self.name} must have a finite mean and scale, got {numbers}")
+        frame = (self.mean, self.scale)
+        if not all(isinstance(each, numbers.Real) and math.isfinite(each) for each in frame):
+            raise Refused(f"column {self.name} must have a finite mean and scale, got {frame}")
+        object.__setattr__(self, "mean", float(self.mean))
+        object.__setattr__(self, "scale", float(self.scale))
         if self.scale <= 0:
             raise Refused(f"column {self.name} must have a positive scale, got {self.scale}")
         if self.categories is not None:

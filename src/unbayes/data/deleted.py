@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from unbayes.data.columns import Column
 from unbayes.data.delta import (
@@ -82,6 +83,9 @@ def _has_feed(before: "DeltaTable", now: "DeltaTable") -> bool:
     if not all(each.get("delta.enableChangeDataFeed") == "true" for each in settings):
         return False
     if "deletionVectors" in (now.protocol().reader_features or ()):
+        return False
+    # Of partitions that are written in escapes, deltalake looks for files that there are not.
+    if any(quote(path, safe="/=") != path for each in (before, now) for path in paths_of(each)):
         return False
     commits = now.history(now.version() - before.version()) if now.version() > before.version() else []
     # It may have been off for a while.

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from unbayes.data.files import FileReader
+from unbayes.data.finding import DELTA_LOG, IN_DELTA, opened
 from unbayes.data.pruning import has_views, may_hold, row_groups
 from unbayes.data.readers import Piece
 from unbayes.data.refusal import Refused
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import pyarrow.fs
     from deltalake import DeltaTable
 
-LOG = "_delta_log"
 # Features of the format that change nothing for those who read the rows, and vectors, which are read here.
 READ_FEATURES = {"deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 
@@ -47,26 +47,21 @@ def is_delta(data: Any, format: str | None, storage_options: dict[str, Any] | No
     if isinstance(data, str | os.PathLike) and tables[0] == os.fspath(data).rstrip("/"):
         return True
     table = next(each for each in tables if each)
-    raise Refused(
-        f"{table} is a Delta table, in whose folder deleted records still lie: give the table alone, or "
-        "format='parquet' to read its files as they are"
-    )
+    raise Refused(f"{table} {IN_DELTA}")
 
 
 def _table_around(place: str, storage_options: dict[str, Any] | None) -> str | None:
     """The Delta table that a file or a folder is of; of addresses, only the place itself is looked at."""
     if "://" in place:
-        import fsspec
-
-        filesystem, path = fsspec.core.url_to_fs(place, **(storage_options or {}))
-        is_table = not glob.has_magic(place) and filesystem.exists(f"{path.rstrip('/')}/{LOG}")
+        filesystem, path = opened(place, storage_options)
+        is_table = not glob.has_magic(place) and filesystem.exists(f"{path.rstrip('/')}/{DELTA_LOG}")
         return place.rstrip("/") if is_table else None
     steps = Path(place).parts
     start = next((i for i, step in enumerate(steps) if glob.has_magic(step)), len(steps))
     here = Path(*steps[:start])
     # Of a relative path, only the folders that it names.
     for folder in (here, *here.parents):
-        if (folder / LOG).is_dir():
+        if (folder / DELTA_LOG).is_dir():
             return place.rstrip("/") if folder == Path(place) else str(folder)
     return None
 

@@ -6,13 +6,14 @@ import itertools
 import os
 import re
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unbayes.data.choosing import require_found
 from unbayes.data.encoding import kind_of
-from unbayes.data.finding import find, format_of
+from unbayes.data.finding import IN_DELTA, delta_table_around, find, format_of
 from unbayes.data.readers import AbstractReader, Piece, chosen
-from unbayes.data.refusal import Refused, reason
+from unbayes.data.refusal import Refused, reason, told
 from unbayes.data.row_groups import RowGroups
 from unbayes.data.where import Condition, expression_of, require_columns, told_by_bounds
 
@@ -92,8 +93,12 @@ class FileReader(AbstractReader):
         from pyarrow import dataset
 
         places = [os.fspath(each) for each in ([place] if isinstance(place, str | os.PathLike) else place)]
-        paths, filesystem, folder = find(places, storage_options)
+        files = find(places, storage_options)
+        if format is None and (table := delta_table_around(files)):
+            raise Refused(f"{table} {IN_DELTA}")
+        paths, filesystem, folder = files
         kind = format or format_of(paths)
+        _require_plain_folders(paths, words)
         try:
             found = dataset.dataset(
                 paths,
@@ -104,7 +109,9 @@ class FileReader(AbstractReader):
             )
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             # Arrow has looked at the first file for the columns.
-            raise Refused(f"{paths[0]} cannot be read as {kind}: {_said(error)}") from error
+            raise Refused(f"{paths[0]} cannot be read as {kind}: {_said(error)}") from told(error)
+        if kind == "csv":
+            _require_no_order(conditions, found.schema)
         return cls.of_dataset(found, conditions)
 
     @classmethod
@@ -146,8 +153,8 @@ class FileReader(AbstractReader):
         """The files' names, sizes and times of their last change, and which records of them are wanted."""
         fragments = [file.fragment for file in self.files if hasattr(file.fragment, "path")]
         places = {each.path: each.filesystem for each in fragments}
-        told = [filesystem.get_file_info(path) for path, filesystem in places.items()]
-        files = [(each.path, each.size, each.mtime_ns) for each in told]
+        found = [filesystem.get_file_info(path) for path, filesystem in places.items()]
+        files = [(each.path, each.size, each.mtime_ns) for each in found]
         groups = [(file.name, file.first, file.rows) for file in self.files]
         return files, groups, str(self.schema), repr(self.conditions)
 
@@ -162,7 +169,10 @@ class FileReader(AbstractReader):
         if any(_is_csv(file.fragment) for file in self.files):
             for name, kind in types.items():
                 place = schema.get_field_index(name)
-                schema = schema.set(place, schema.field(place).with_type(kind))
+                # What is true or false becomes a number, but not in Arrow's reader.
+                if kind_of(schema.field(place).type) != "true or false" or kind_of(kind) != "numbers":
+                    schema = schema.set(place, schema.field(place).with_type(kind))
+            _require_no_order(self.conditions, schema)
         wanted = {*self.names} if columns is None else {*columns, *(name for name, _, _ in self.conditions)}
         if not self.is_cast:
             for name, files in itertools.groupby(self.files, lambda file: file.name):
@@ -188,7 +198,8 @@ class FileReader(AbstractReader):
                         yield from chosen(Piece(file.name, row, batch), columns, self._expression)
                         row += batch.num_rows
                 except (pyarrow.ArrowException, OSError) as error:
-                    raise Refused(f"{file.name} cannot be read beyond row {row}: {_said(error)}") from error
+                    what = f"{file.name} cannot be read beyond row {row}: {_said(error)}"
+                    raise Refused(what) from told(error)
 
     def _batches(
         self, file: FilePart, columns: list[str] | None, size: int
@@ -219,6 +230,27 @@ class FileReader(AbstractReader):
         return [tuple(bundle) for bundle in bundles]
 
 
+def _require_plain_folders(paths: Sequence[str], words: Collection[str]) -> None:
+    """Refuse folders such as customer=007, which Arrow takes for customer=7."""
+    for path in paths:
+        for step in Path(path).parts[:-1]:
+            name, is_told, cell = step.partition("=")
+            if is_told and name in words and re.fullmatch(r"[+-]?\d+", cell) and str(int(cell)) != cell:
+                raise Refused(
+                    f"{path}: the folder {name}=… must hold words, or whole numbers without zeros or signs "
+                    "before them; keep others in a column of the files"
+                )
+
+
+def _require_no_order(conditions: Sequence[Condition], schema: "pyarrow.Schema") -> None:
+    """Refuse to compare words of CSV, which may be meant as numbers."""
+    for name, operator, _ in conditions:
+        if operator in ("<", "<=", ">", ">=") and kind_of(schema.field(name).type) == "words":
+            raise Refused(
+                f"where must compare {name} by ==, !=, in or not in: names and categories are words in CSV"
+            )
+
+
 def _csv(words: Collection[str]) -> Any:
     """CSV in which an empty cell is none, whatever the column."""
     import pyarrow
@@ -247,7 +279,7 @@ def _split(fragment: Any, expression: Any, schema: "pyarrow.Schema") -> Iterator
             group = part.row_groups[0]
             yield FilePart(part, name, firsts[group.id], group.num_rows, group.id)
     except (pyarrow.ArrowException, OSError) as error:
-        raise Refused(f"{name} cannot be read: {_said(error)}") from error
+        raise Refused(f"{name} cannot be read: {_said(error)}") from told(error)
 
 
 def _require_schema(fragment: Any, schema: "pyarrow.Schema", wanted: set[str], name: str) -> None:
@@ -258,9 +290,9 @@ def _require_schema(fragment: Any, schema: "pyarrow.Schema", wanted: set[str], n
     try:
         own = fragment.physical_schema
     except (pyarrow.ArrowException, OSError) as error:
-        raise Refused(f"{name} cannot be read: {_said(error)}") from error
-    told = dataset.get_partition_keys(fragment.partition_expression)
-    require_found(sorted(wanted - {*told}), own.names, name)
+        raise Refused(f"{name} cannot be read: {_said(error)}") from told(error)
+    in_folders = dataset.get_partition_keys(fragment.partition_expression)
+    require_found(sorted(wanted - {*in_folders}), own.names, name)
     if _is_csv(fragment):
         return
     for field in own:

@@ -3,12 +3,13 @@
 import abc
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from unbayes.data.choosing import require_found
 from unbayes.data.encoding import require_finite_records, shape_of
-from unbayes.data.refusal import BadRow, Refused
+from unbayes.data.refusal import BadRow, Refused, told
 from unbayes.data.where import Condition, expression_of
 
 if TYPE_CHECKING:
@@ -216,6 +217,13 @@ class StreamReader(AbstractReader):
         """Names of the columns."""
         return self._names
 
+    def signature(self) -> tuple[Any, ...]:
+        """All that the table holds, and which records of it are wanted."""
+        digest = hashlib.blake2b(digest_size=16)
+        for batch in () if self.is_once else _stream_of(self.table):
+            digest.update(batch.serialize())
+        return self.names, digest.hexdigest(), repr(self.conditions)
+
     @functools.cached_property
     def _names(self) -> list[str]:
         return _names_of(self.table)
@@ -275,7 +283,7 @@ def _pieces_of_table(
                 yield from chosen(Piece(name, row + start, plain.slice(start, size)), columns, expression)
             row += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
-        raise Refused(f"{name} cannot be read beyond row {row}") from error
+        raise Refused(f"{name} cannot be read beyond row {row}") from told(error)
 
 
 def _names_of(table: Any) -> list[str]:

@@ -16,6 +16,11 @@ class BadRow(Refused):
         return type(self), (self.row, self.what)
 
 
+def told(error: Exception) -> Exception | None:
+    """An error as the cause of a refusal: none of those that quote what stands in the data."""
+    return error if isinstance(error, OSError) else None
+
+
 def reason(error: OSError) -> str:
     """What the operating system says, in its words."""
     return (error.strerror or str(error)).lower()

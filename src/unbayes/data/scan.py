@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import os
+import types
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -78,7 +79,8 @@ class Scan(AbstractSource):
         """What tells these records from others: files by name, size and time, arrays by what they hold."""
         from unbayes._numerics.fingerprint import fingerprint
 
-        return fingerprint(self.reader.signature(), self.encoder, self.ids, self.batch_rows)
+        code = _written(getattr(getattr(self.encoder, "function", None), "__code__", None))
+        return fingerprint(self.reader.signature(), self.encoder, code, self.ids, self.batch_rows)
 
     def parts(self) -> list["Scan"]:
         """Parts that together hold the same records: the same ones, however many work on them."""
@@ -147,6 +149,13 @@ class Scan(AbstractSource):
             piece, row = places[error.row]
             raise Refused(f"{piece.name}, row {piece.row(row)} (from 0), {error.what}") from error
         return records, ids
+
+
+def _written(code: Any) -> Any:
+    """What a function does, as far as its own lines say."""
+    if not isinstance(code, types.CodeType):
+        return code if isinstance(code, bool | int | float | str | None) else repr(type(code))
+    return code.co_code.hex(), code.co_names, [_written(each) for each in code.co_consts]
 
 
 def _taken(waiting: "collections.deque[Piece]", size: int) -> list[Piece]:

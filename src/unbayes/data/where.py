@@ -74,6 +74,10 @@ def conditions_of(where: Any) -> tuple[Condition, ...]:
             "where must be a condition such as ('customer', 'in', [1, 2]) or a list of them, with one of "
             f"{', '.join(_OPERATORS)}"
         )
+    if unusual := [name for name, operator, value in given if value is None and operator not in _TAKES_MANY]:
+        raise Refused(
+            f"where must ask for empty cells of {unusual[0]} by in or not in, with None among the values"
+        )
     return tuple(
         (name, operator, list(value) if operator in _TAKES_MANY else value) for name, operator, value in given
     )
@@ -129,16 +133,30 @@ def _is_condition(value: Any) -> bool:
 def _typed(name: str, value: Any, kind: "pyarrow.DataType") -> Any:
     """A value or some of them, in the type of a column."""
     import pyarrow
+    from pyarrow import types
 
     values = value if isinstance(value, list) else [value]
     is_text = bool(values) and all(isinstance(each, Text) for each in values)
     try:
         found = pyarrow.array(values, pyarrow.string()).cast(kind) if is_text else pyarrow.array(values, kind)
-    except (pyarrow.ArrowException, TypeError, OverflowError) as error:
+        # Arrow cuts what does not fit: 18.5 for whole numbers, an hour for days.
+        if not is_text and not types.is_floating(kind) and found.to_pylist() != values:
+            raise ValueError
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
         raise Refused(
             f"where must compare {name} with values of its type, {kind}; it was given others"
-        ) from error
-    return found if isinstance(value, list) else found[0]
+        ) from None
+    return _with_both_zeros(found) if isinstance(value, list) else found[0]
+
+
+def _with_both_zeros(values: "pyarrow.Array") -> "pyarrow.Array":
+    """With 0.0 and -0.0 if it has one of them: they are equal, but not to Arrow where it looks values up."""
+    import pyarrow
+    from pyarrow import types
+
+    if not types.is_floating(values.type) or 0 not in values.to_pylist():
+        return values
+    return pyarrow.concat_arrays([values, pyarrow.array([0.0, -0.0], values.type)])
 
 
 def _named(name: str, names: list[str], kind: "pyarrow.DataType") -> "pyarrow.Array":
@@ -162,7 +180,7 @@ def _named(name: str, names: list[str], kind: "pyarrow.DataType") -> "pyarrow.Ar
         raise Refused(f"column {name} must hold words or whole numbers to say who, but is of type {kind}")
     numbers = [int(each) for each in names if _is_whole(each)]
     cells = [str(each) for each in numbers if begin <= each < end]
-    return pyarrow.array(cells, pyarrow.string()).cast(kind)
+    return _with_both_zeros(pyarrow.array(cells, pyarrow.string()).cast(kind))
 
 
 def _is_whole(name: str) -> bool:

@@ -76,6 +76,7 @@ class Passes:
             raise TypeError(f"checkpoint must be a Checkpoint(folder) or None, got {checkpoint!r}")
         self.source, self.name, self.taken = source, name, 0
         self._progress, self._checkpoint = progress or Silent(), checkpoint
+        self._records = 0
         self._signature = "" if checkpoint is None else source.signature
 
     def total(self, task: AbstractTask, what: str) -> Any:
@@ -112,9 +113,15 @@ class Passes:
                 done += rows
                 meter(rows, f"{done / (time.perf_counter() - began):,.0f} records/s")
 
-            found = self.source.total(task, None if self._progress.silent else advance)
+            found = self.source.total(task, advance)
         if found is None:
             raise ValueError(f"{self.name} must hold at least one record, got none")
+        self._records = self._records or done
+        if done != self._records:
+            raise ValueError(
+                f"{self.name} must be the same in every pass, but there were {self._records} of them in one "
+                f"and {done} in another, pass {self.taken}"
+            )
         return found
 
 

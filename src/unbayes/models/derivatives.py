@@ -4,6 +4,7 @@ Derivatives are taken along k directions of θ, the columns of a matrix W of sha
 belief q. They are symmetric, so of two neighbouring directions only h = k(k + 1)/2 pairs are kept.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -79,7 +80,11 @@ class Derivatives(Storable):
         return jax.tree.map(jnp.add, self, other)
 
     def __sub__(self, other: Self) -> Self:
-        return jax.tree.map(jnp.subtract, self, other)
+        left = jax.tree.map(jnp.subtract, self, other)
+        if left.fourth is None:
+            return left
+        # Where next to nothing is left, rounding is all there is.
+        return dataclasses.replace(left, fourth=0.5 * (left.fourth + left.fourth.T))
 
     def seen_from(self, move: Float[Array, " k"], turn: Float[Array, "k k"]) -> Self:
         """The same sums around a belief whose mean lies at `move`, along directions y with z = turn y.

@@ -9,13 +9,14 @@ import jax
 import numpy as np
 
 from unbayes._version import __version__
+from unbayes.data.refusal import reason
 from unbayes.inference.passes import AbstractCheckpoint
 from unbayes.storage.archive import UnreadableFile, read_archive, write_archive
 from unbayes.storage.tree import describe, rebuild
 
 KIND = "pass"
 # What its files are called, and those that a killed process has left unfinished.
-NAME = re.compile(r"pass-\d+\.unbayes|\.pass-\d+\.unbayes\.[0-9a-f]+\.unbayes-tmp")
+NAME = re.compile(r"unbayes-pass-\d+\.checkpoint|\.unbayes-pass-\d+\.checkpoint\.[0-9a-f]+\.unbayes-tmp")
 
 
 class Checkpoint(AbstractCheckpoint):
@@ -37,6 +38,12 @@ class Checkpoint(AbstractCheckpoint):
 
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = Path(folder)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"folder must be one that can be made or written to, but {folder}: {reason(error)}"
+            ) from error
 
     def find(self, number: int, origin: str) -> Any | None:
         """The sum of that pass; None where there is none that can be read and belongs to the same work."""
@@ -72,7 +79,8 @@ class Checkpoint(AbstractCheckpoint):
             return
         arrays: dict[str, np.ndarray] = {}
         sums = describe(jax.tree.unflatten(structure, leaves), "sums", arrays)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Its owner's alone, whoever may look into the folder.
+        self._place(number).touch(mode=0o600)
         write_archive(self._place(number), KIND, {"origin": origin, "numpy": numpy, "sums": sums}, arrays)
 
     def clear(self) -> None:
@@ -82,4 +90,4 @@ class Checkpoint(AbstractCheckpoint):
                 place.unlink(missing_ok=True)
 
     def _place(self, number: int) -> Path:
-        return self.folder / f"pass-{number}.unbayes"
+        return self.folder / f"unbayes-pass-{number}.checkpoint"
