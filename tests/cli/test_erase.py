@@ -469,6 +469,10 @@ def test_rows_are_taken_from_wherever_they_are(unbayes, refused, files, tmp_path
         done = unbayes("erase", files.full, tmp_path / place, "--out", out, "--where", "who in 0,1")
         assert done.exit_code == 0, done.output
         np.testing.assert_allclose(ub.load(out).posterior.mean, expected.posterior.mean, rtol=1e-8)
+    with pyarrow.CompressedOutputStream(str(tmp_path / "six.csv.gz"), "gzip") as packed:
+        csv.write_csv(everybody.slice(0, 6), packed)
+    assert unbayes("erase", files.full, tmp_path / "six.csv.gz", "--out", out).exit_code == 0
+    np.testing.assert_allclose(ub.load(out).posterior.mean, expected.posterior.mean, rtol=1e-8)
     several = ("--where", "who < 4", "--where", "id <= 5")
     unbayes("erase", files.full, tmp_path / "delta", "--out", out, *several)
     np.testing.assert_allclose(ub.load(out).posterior.mean, expected.posterior.mean, rtol=1e-8)
@@ -483,6 +487,7 @@ def test_rows_are_taken_from_wherever_they_are(unbayes, refused, files, tmp_path
         ((tmp_path / "all", "--where", "who == 99"), "must hold at least one record, got none"),
         ((tmp_path / "all", "--no-header"), "--no-header is for one CSV file"),
         ((tmp_path / "none*",), "must match some files, but matches none"),
+        (("foo://bar/x",), "fsspec knows no such address"),
     ):
         assert reason in refused("erase", files.full, *arguments, "--out", out)
     inside = tmp_path / "all/0.parquet"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unbayes.data.choosing import choose_columns, require_found, told_columns
 from unbayes.data.columns import Columns
+from unbayes.data.finding import PACKED
 from unbayes.data.refusal import Refused
 from unbayes.data.rows import open_rows
 from unbayes.data.scan import others_of, reader_of, scan_of
@@ -29,7 +30,8 @@ class Asked(NamedTuple):
     def is_one_file(self) -> bool:
         """Whether they are all records of one file of CSV or Parquet; CSV needs no extra."""
         place = Path(self.rows)
-        is_else = place.is_dir() or "://" in self.rows or place.suffix.lower() in (".feather", ".arrow")
+        is_packed = place.suffix.lower() in (".feather", ".arrow", *PACKED)
+        is_else = place.is_dir() or "://" in self.rows or is_packed
         is_pattern = glob.has_magic(self.rows) and not place.exists()
         return not (self.where or is_else or is_pattern)
 
