@@ -162,7 +162,7 @@ def _dask(workers: int) -> Iterator[Engine]:
 
     from unbayes.distributed import dask
 
-    settings = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    settings = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(processes=True, memory_limit=0, **settings) as cluster, Client(cluster) as client:
         yield Engine(
             lambda source: dask.source(source, client=client), lambda: sorted(client.run(os.getpid).values())

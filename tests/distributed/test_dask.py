@@ -45,7 +45,7 @@ COLUMNS = {"columns": INPUTS, "target": "y"}
 def client():
     """Two workers, each a process, which compile in a hurry as the tests do."""
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     try:
         with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster) as client:
             yield client
