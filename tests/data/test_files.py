@@ -194,6 +194,22 @@ def test_what_is_true_or_false_is_a_number_in_csv_too(tmp_path):
     assert batch.records[0].tolist() == [[1.0], [0.0]]
 
 
+@pytest.mark.parametrize(
+    "kinds", [("float32", "float64"), ("float64", "float32"), ("int8", "float64"), ("int8", "int64")]
+)
+def test_no_digits_are_lost_by_the_type_of_the_first_file(tmp_path, kinds):
+    value = 2.0**24 + 1
+    for number, (kind, cell) in enumerate(
+        zip(kinds, (1, value) if kinds[1] != "float32" else (value, 1), strict=True)
+    ):
+        cells = pa.table({"a": np.array([cell], kind), "b": [number]})
+        parquet.write_table(cells, tmp_path / f"{number}.parquet")
+    for where in (None, ("a", ">", 1)):
+        scan = ub.scan(tmp_path, columns=["a"], where=where)
+        found = np.concatenate([batch.records for batch in scan.batches()])
+        assert found.max() == value
+
+
 def test_a_file_is_read_once(rows, tmp_path):
     path = in_parquet(rows, tmp_path)
     (tmp_path / "again.parquet").symlink_to(path)

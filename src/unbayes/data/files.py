@@ -127,7 +127,7 @@ class FileReader(AbstractReader):
         files = [
             part
             for each in data.get_fragments(filter=expression)
-            for part in _split(each, expression, data.schema)
+            for part in _split(each, conditions, data.schema)
         ]
         return cls(tuple(files), data.schema, conditions, is_cast)
 
@@ -176,7 +176,10 @@ class FileReader(AbstractReader):
         wanted = {*self.names} if columns is None else {*columns, *(name for name, _, _ in self.conditions)}
         if not self.is_cast:
             for name, files in itertools.groupby(self.files, lambda file: file.name):
-                _require_schema(next(files).fragment, schema, wanted, name)
+                first = next(files)
+                _require_schema(first.fragment, schema, wanted, name)
+                if first.group is not None:
+                    schema = _widened(schema, first.fragment.physical_schema, wanted)
         return dataclasses.replace(self, schema=schema)
 
     def pieces(self, columns, size) -> Iterator[Piece]:
@@ -261,7 +264,7 @@ def _csv(words: Collection[str]) -> Any:
     return dataset.CsvFileFormat(convert_options=options)
 
 
-def _split(fragment: Any, expression: Any, schema: "pyarrow.Schema") -> Iterator[FilePart]:
+def _split(fragment: Any, conditions: tuple[Condition, ...], schema: "pyarrow.Schema") -> Iterator[FilePart]:
     """A file in row groups of which some records may be wanted, where it has any."""
     import pyarrow
     from pyarrow import dataset
@@ -275,7 +278,14 @@ def _split(fragment: Any, expression: Any, schema: "pyarrow.Schema") -> Iterator
         for group in fragment.row_groups:
             firsts[group.id] = first
             first += group.num_rows
-        for part in fragment.split_by_row_group(filter=expression, schema=schema):
+        own = fragment.physical_schema
+        # Of a column of another type, its bounds cannot be compared.
+        comparable = [
+            each
+            for each in told_by_bounds(conditions)
+            if each[0] not in own.names or own.field(each[0]).type == schema.field(each[0]).type
+        ]
+        for part in fragment.split_by_row_group(filter=expression_of(comparable, schema), schema=schema):
             group = part.row_groups[0]
             yield FilePart(part, name, firsts[group.id], group.num_rows, group.id)
     except (pyarrow.ArrowException, OSError) as error:
@@ -301,6 +311,23 @@ def _require_schema(fragment: Any, schema: "pyarrow.Schema", wanted: set[str], n
             raise Refused(
                 f"column {field.name} of {name} must be {first} as in the first file, got {field.type}"
             )
+
+
+def _widened(schema: "pyarrow.Schema", own: "pyarrow.Schema", wanted: set[str]) -> "pyarrow.Schema":
+    """The schema with such types of numbers as hold those of this file, too."""
+    import pyarrow
+    from pyarrow import types
+
+    for field in own:
+        place = schema.get_field_index(field.name)
+        if field.name not in wanted or kind_of(field.type) != "numbers":
+            continue
+        both = (schema.field(place).type, field.type)
+        if both[0] != both[1]:
+            fits = all(types.is_integer(kind) and kind != pyarrow.uint64() for kind in both)
+            wider = pyarrow.int64() if fits else pyarrow.float64()
+            schema = schema.set(place, schema.field(place).with_type(wider))
+    return schema
 
 
 def _is_csv(fragment: Any) -> bool:
