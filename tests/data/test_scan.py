@@ -222,6 +222,14 @@ def test_settings_that_make_no_sense(rows, settings, sentence):
         list(ub.scan(rows, **settings).batches())
 
 
+@pytest.mark.parametrize("data", [None, b"rows.parquet", ("a.parquet", "b.parquet"), {"a": [1, 2]}, 3])
+def test_what_holds_no_records(data):
+    with pytest.raises(
+        Refused, match=f"data must be a place, a table, arrays, .* got a {type(data).__name__}"
+    ):
+        ub.scan(data)
+
+
 def test_where_needs_names():
     with pytest.raises(Refused, match="where must be left out for arrays"):
         ub.scan(np.ones((3, 2)), where=("a", "==", 1))

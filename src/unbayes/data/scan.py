@@ -278,6 +278,14 @@ def reader_of(
         return BatchReader(lambda: data, False, conditions)
     if conditions:
         raise Refused("where must be left out for arrays, whose columns have no names")
+    import jax
+
+    leaves = jax.tree.leaves(data)
+    if not leaves or not all(hasattr(leaf, "shape") for leaf in leaves):
+        raise Refused(
+            "data must be a place, a table, arrays, or an iterator of batches or a function to one, "
+            f"got a {type(data).__name__}"
+        )
     return ArrayReader(data)
 
 
