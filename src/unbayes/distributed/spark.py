@@ -16,6 +16,7 @@ from pyspark.sql.functions import col, floor
 
 from unbayes._numerics.fingerprint import fingerprint
 from unbayes.data.encoding import AbstractEncoder
+from unbayes.data.refusal import Refused
 from unbayes.data.scan import scan
 from unbayes.data.source import BATCH_ROWS, AbstractSource, AbstractTask, Advance
 from unbayes.distributed.sending import FAN_IN, Partial, added, job_of, partial_of_table
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # One row for every partition: its number, how many records it has, what they add, or what is wrong there.
-COLUMNS = "part int, rows long, sums binary, trouble binary"
+COLUMNS = "part int, rows long, sums binary, trouble string, is_type_error boolean"
 ARROW = pyarrow.schema(
     [
         ("part", pyarrow.int32()),
         ("rows", pyarrow.int64()),
         ("sums", pyarrow.binary()),
-        ("trouble", pyarrow.binary()),
+        ("trouble", pyarrow.string()),
+        ("is_type_error", pyarrow.bool_()),
     ]
 )
 
@@ -180,7 +182,7 @@ class SparkSource(AbstractSource):
         groups = sums.groupBy(floor(sums["part"] / FAN_IN)).applyInArrow(add_up, COLUMNS)
         last = _added(job, groups.toArrow()).to_pylist()[0]
         if last["trouble"] is not None:
-            raise pickle.loads(last["trouble"])
+            raise (TypeError if last["is_type_error"] else Refused)(last["trouble"])
         if advance is not None:
             advance(last["rows"])
         return pickle.loads(last["sums"])
@@ -197,7 +199,7 @@ def _row(job: bytes, recipe: bytes, batches: Iterator[pyarrow.RecordBatch]) -> p
             table = pyarrow.RecordBatchReader.from_batches(first.schema, itertools.chain([first], batches))
             partial = partial_of_table(job, recipe, number, table, context.cpus())
     except (ValueError, TypeError) as error:
-        trouble = cloudpickle.dumps(error)
+        trouble = error
     return _table(number, partial, trouble)
 
 
@@ -207,11 +209,18 @@ def _added(job: bytes, rows: pyarrow.Table) -> pyarrow.Table:
     number = found[0]["part"] if found else 0
     for row in found:
         if row["trouble"] is not None:
-            return _table(number, Partial(0, b""), row["trouble"])
+            return pyarrow.Table.from_pylist([row], ARROW)
     partials = [Partial(row["rows"], row["sums"]) for row in found]
     context = TaskContext.get()
     return _table(number, added(job, partials, 1 if context is None else context.cpus()), None)
 
 
-def _table(number: int, partial: Partial, trouble: bytes | None) -> pyarrow.Table:
-    return pyarrow.Table.from_pylist([{"part": number, **partial._asdict(), "trouble": trouble}], ARROW)
+def _table(number: int, partial: Partial, trouble: Exception | None) -> pyarrow.Table:
+    said = None if trouble is None else str(trouble)
+    row = {
+        "part": number,
+        **partial._asdict(),
+        "trouble": said,
+        "is_type_error": isinstance(trouble, TypeError),
+    }
+    return pyarrow.Table.from_pylist([row], ARROW)

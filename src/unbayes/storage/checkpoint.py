@@ -27,8 +27,9 @@ class Checkpoint(AbstractCheckpoint):
     records: the folder is to be protected as the records are. It is emptied when training has ended, so that
     no erasure has to look there; whoever does not go on with training that was broken off removes it.
 
-    Records are known again by their files' names, sizes and times, or by what arrays hold. Whatever a
-    function yields is taken for the same, and so are functions in a model that have the same name.
+    Records are known again by their files' names, sizes and times, or by what arrays and
+    tables hold. Whatever a function yields is taken for the same, and so are functions in a model that have
+    the same name.
 
     Parameters
     ----------
